@@ -178,3 +178,33 @@ def test_a_cooperative_grid_that_cannot_run_together_is_refused():
     many = torch.zeros(65 * 129)
     with pytest.raises(KernelError, match="run together, here at most 8192, not 16640"):
         Module(GRID, Path("grid.cu"), False).run(many, many.clone(), many.clone(), 65, 129)
+
+
+BOTH = """
+#include <cooperative_groups.h>
+__global__ void k(float* out) {
+    unsigned block = blockIdx.y * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) out[block] = cooperative_groups::this_cluster().block_rank();
+    cooperative_groups::this_cluster().sync();
+    cooperative_groups::this_grid().sync();
+    if (threadIdx.x == 0) out[8 + block] = out[7 - block];
+}
+"""
+BOTH_ATTRIBUTES = """cudaLaunchAttribute attributes[2];
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {2, 2, 1};
+    cudaLaunchConfig_t config = {dim3(4, 2), 33, 0, stream, attributes, 2};
+    cudaLaunchKernelEx(&config, k, out);"""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_cooperative_grid_may_have_clusters(checked):
+    module = jit.load(BOTH + launcher("run", "float* out", BOTH_ATTRIBUTES), checked)
+    ranks = [0.0, 1, 0, 1, 2, 3, 2, 3]
+    for order in ORDERS:
+        with settings(order=order, seed=2):
+            module.run(out := torch.full((16,), torch.nan))
+        assert out.tolist() == ranks + ranks[::-1], order
+        assert not checked or module.report.clean, module.report

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "emulator/async.h"
+#include "emulator/engines.h"
 
 using namespace emulator;
 
@@ -40,7 +40,6 @@ EMULATOR_INLINE void named_barrier_arrive(int id, int threads) {
     emulator_named_barrier(id, threads, 0);
 }
 
-EMULATOR_INLINE void async_issue(const AsyncOperation& operation) { emulator_issue(&operation); }
 EMULATOR_INLINE void bulk_commit() { emulator_bulk_commit(); }
 EMULATOR_INLINE void bulk_wait(int pending, bool only_reads) {
     emulator_bulk_wait((size_t)pending, only_reads);
@@ -62,35 +61,12 @@ __device__ __forceinline__ void wait(uint64_t* barrier, int parity) {
     }
 }
 
-struct Copied {
-    float* to;
-    const float* from;
-};
-
-__device__ __forceinline__ AsyncOperation copied(const Copied& what, const Span (&spans)[2]) {
-    auto perform = [](void* data) {
-        const Copied& what = *(const Copied*)data;
-        for (int i = 0; i < 128; ++i) what.to[i] = what.from[i];
-    };
-    return {&spans[0], 1, &spans[1], 1, perform, &what, sizeof(what), Completion::bulk_group};
-}
-
-// 512 bytes to shared memory, completed by an mbarrier.
+// 512 bytes to shared memory, completed by an mbarrier; from shared memory, completed by a group.
 __device__ __forceinline__ void load(float* to, const float* from, uint64_t* barrier) {
-    Copied what = {to, from};
-    Span spans[] = {{from, 512}, {to, 512}};
-    AsyncOperation operation = copied(what, spans);
-    operation.completion = Completion::mbarrier;
-    operation.mbarrier = barrier;
-    operation.bytes = 512;
-    async_issue(operation);
+    emulator_copy_bytes(to, from, 512, barrier);
 }
-
-// 512 bytes from shared memory, completed by a group.
 __device__ __forceinline__ void store(float* to, const float* from) {
-    Copied what = {to, from};
-    Span spans[] = {{from, 512}, {to, 512}};
-    async_issue(copied(what, spans));
+    emulator_copy_bytes(to, from, 512, nullptr);
 }
 
 struct Multiplied {

@@ -17,7 +17,6 @@ __global__ void k(const float* x, float* out, float* scratch) {
     //! race @store: __threadfence();
     //! deadlock: if (b == 0) return; grid.sync();
     //! out_of_bounds: if (t == 5) scratch[96 + b] = 1; grid.sync();
-    //! deadlock: cooperative_groups::this_cluster().barrier_arrive(); grid.sync();
     out[b * 32 + t] = scratch[(last - b) * 32 + t];  // @out
     grid.sync();  // @second
     //! deadlock: if (t < 16) grid.sync(); else __syncthreads();
@@ -45,3 +44,33 @@ __global__ void k(const float* x, float* out) {
     out[blockIdx.x * 32 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
 }
 RUN k<<<2, 32, 0, stream>>>(x, out);
+
+//: clusters
+//= (out[:64] == x[:64].view(2, 2, 16).sum(1).flip(0).repeat_interleave(2, 0).flatten()).all()
+__global__ void __cluster_dims__(2, 1, 1) k(const float* x, float* out, float* scratch) {
+    __shared__ float own[16];
+    auto grid = cooperative_groups::this_grid();
+    auto cluster = cooperative_groups::this_cluster();
+    int t = threadIdx.x, b = blockIdx.x;
+    own[t] = x[b * 16 + t];
+    cluster.sync();
+    //! race+cluster @read: __syncthreads();
+    //! deadlock: if (b != 3) cluster.sync(); else grid.sync();
+    float sum = own[t] + cluster.map_shared_rank(own, b % 2 ^ 1)[t];  // @read
+    scratch[b * 16 + t] = sum;  // @store
+    cluster.barrier_arrive();
+    grid.sync();
+    //! race @store: __syncthreads();
+    cluster.barrier_wait();
+    //! cluster: cluster.barrier_arrive();
+    out[b * 16 + t] = scratch[(3 - b) * 16 + t];
+}
+RUN
+    float* scratch;
+    cudaMalloc(&scratch, 64 * sizeof(float));
+    cudaMemsetAsync(scratch, 0, 64 * sizeof(float), stream);
+    void* arguments[] = {&x, &out, &scratch};
+    cudaLaunchCooperativeKernel((void*)k, dim3(4), dim3(16), arguments, 0, stream);
+    //! refused: cudaLaunchCooperativeKernel((void*)k, dim3(3), dim3(16), arguments, 0, stream);
+    cudaFree(scratch);
+END

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "boxes.h"
 #include "core.h"
 #include "failure.h"
 #include "observer.h"
@@ -75,7 +76,7 @@ bool Async::land_one() {
         for (size_t i = 0; i < all; ++i) {
             const size_t index = all - 1 - (first + i) % all;
             if (index < flights) {
-                if (flights_[index].landed || !(any || flights_[index].what.mbarrier)) continue;
+                if (flights_[index].landed || !(any || flights_[index].mbarrier)) continue;
                 land_at(index);
                 return true;
             }
@@ -91,13 +92,7 @@ bool Async::land_one() {
 bool Async::advance() {
     if (land_one()) return true;
     if (++idle_rounds_ > most_idle_rounds) return false;
-    bool any = false;
-    for (uint32_t i = 0; i < core_.slots; ++i) {
-        if (core_.threads[i].state != State::at_mbarrier) continue;
-        core_.threads[i].state = State::ready;
-        any = true;
-    }
-    return any;
+    return core_.wake(State::at_mbarrier);
 }
 
 void Async::tick(bool polls) {
@@ -107,25 +102,13 @@ void Async::tick(bool polls) {
 
 // ---------------------------------------------------------------------------------- copy engine
 
-void Async::issue(const AsyncOperation& what, const void* site) {
-    tick();
-    Thread& me = *core_.current;
-    core_.busy = 1;
-    Flight flight = {what, {}, {}, {}, &me, me.bulk_groups, 0, 0, site, false, false};
-    flight.reads.assign(what.reads, what.reads + what.num_reads);
-    flight.writes.assign(what.writes, what.writes + what.num_writes);
-    const char* data = static_cast<const char*>(what.data);
-    flight.data.assign(data, data + what.data_size);
-    core_.busy = 0;
-    take(std::move(flight));
-}
-
-void Async::take(Flight flight) {
-    const AsyncOperation& what = flight.what;
-    if (what.mbarrier) {
-        Barrier& target = barrier(what.mbarrier, flight.site);
-        target.issued += what.bytes;
-        if (what.bytes) compare_bytes(what.mbarrier, target, flight.site);
+void Async::issue(Flight flight) {
+    flight.by = core_.current;
+    flight.group = core_.current->bulk_groups;
+    if (flight.mbarrier) {
+        Barrier& target = barrier(flight.mbarrier, flight.site);
+        target.issued += flight.bytes;
+        if (flight.bytes) compare_bytes(flight.mbarrier, target, flight.site);
     }
     if (core_.checking) observer->issued(core_, flight);
     core_.busy = 1;
@@ -138,27 +121,27 @@ void Async::take(Flight flight) {
 // An operation that a group completes stays until it is waited for.
 void Async::land_at(size_t index) {
     land(flights_[index]);
-    if (flights_[index].what.mbarrier) flights_.erase(flights_.begin() + index);
+    if (flights_[index].mbarrier) flights_.erase(flights_.begin() + index);
 }
 
 void Async::land(Flight& flight) {
     flight.landed = true;
     progress();
-    if (flight.what.perform) {
-        const bool checking = std::exchange(core_.checking, false);
-        landing = flight.site;
-        flight.what.perform(flight.data.data());
-        landing = nullptr;
-        core_.checking = checking;
+    landing = flight.site;
+    if (flight.box) {
+        copy_box(*flight.box);
+    } else if (flight.moves()) {
+        memcpy(const_cast<void*>(flight.writes[0].begin), flight.reads[0].begin, flight.reads[0].size);
     }
-    uint64_t* address = flight.what.mbarrier;
+    landing = nullptr;
+    uint64_t* address = flight.mbarrier;
     if (!address) return;
     land_copies(*flight.by, flight.copies);
     bool added;
     Barrier& target = barriers_.at((uint64_t)address, &added);
     if (core_.checking) observer->landed(core_, flight);
-    target.lacking -= flight.what.bytes;
-    if (!flight.what.perform && target.pending) --target.pending;  // of cp.async
+    target.lacking -= flight.bytes;
+    if (!flight.moves() && target.pending) --target.pending;  // of cp.async
     complete_if_done(address, target);
 }
 
@@ -166,7 +149,7 @@ void Async::bulk_wait(size_t groups_in_flight, bool only_reads) {
     Thread& me = *core_.current;
     for (size_t i = 0; i < flights_.size(); ++i) {
         Flight& flight = flights_[i];
-        if (flight.what.mbarrier || flight.by != &me ||
+        if (flight.mbarrier || flight.by != &me ||
             flight.group + groups_in_flight >= me.bulk_groups) {
             continue;
         }
@@ -183,11 +166,11 @@ void Async::bulk_wait(size_t groups_in_flight, bool only_reads) {
 void Async::copies_arrive(uint64_t* address, bool counted, const void* site) {
     Barrier& target = barrier(address, site);
     if (counted) ++target.pending;
-    AsyncOperation what = {};
-    what.completion = Completion::mbarrier;
-    what.mbarrier = address;
-    Thread& me = *core_.current;
-    take({what, {}, {}, {}, &me, 0, 0, me.copies_started, site, false, false});
+    Flight flight = {};
+    flight.mbarrier = address;
+    flight.copies = core_.current->copies_started;
+    flight.site = site;
+    issue(std::move(flight));
 }
 
 }  // namespace emulator
@@ -214,7 +197,6 @@ int emulator_mbarrier_wait(uint64_t* barrier, uint64_t phase, int by_parity) {
 void emulator_named_barrier(int id, int threads, int waits) {
     this_core->async.named_barrier(id, threads, waits, SITE);
 }
-void emulator_issue(const AsyncOperation* operation) { this_core->async.issue(*operation, SITE); }
 void emulator_bulk_commit() { ++this_core->current->bulk_groups; }
 void emulator_bulk_wait(size_t groups_in_flight, int only_reads) {
     this_core->async.bulk_wait(groups_in_flight, only_reads);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "../include/emulator/async.h"
+#include "../include/emulator/engines.h"
 #include "table.h"
 
 namespace emulator {
@@ -36,16 +36,21 @@ struct Named {  // a barrier of the thread block with a number
     const Thread* first;
 };
 
-struct Flight {  // an operation that has been issued and not been waited for
-    AsyncOperation what;
+// An operation of the copy engine that has been issued and not been waited for, or the arrival of a
+// thread's copies (cp.async) at an mbarrier.
+struct Flight {
     std::vector<Span> reads, writes;
-    std::vector<char> data;
+    std::unique_ptr<TensorBox> box;  // that is copied; null: the bytes of reads[0], or nothing
+    uint64_t* mbarrier;  // that it completes; null: a group of its thread, which waits for that
+    uint32_t bytes;      // by which it reduces the mbarrier's pending bytes
     Thread* by;
     uint64_t group;   // groups that its thread had committed before
     uint32_t number;  // of those that its mbarrier completes, for the checker
     uint64_t copies;  // of its thread that land with it: all up to this one
     const void* site;
     bool landed, reads_seen;
+
+    bool moves() const { return box || !reads.empty(); }
 };
 
 struct Batch {  // a product of a warp group that has not landed
@@ -97,7 +102,7 @@ class Async {
     void named_barrier(int id, int threads, bool waits, const void* site);
 
     void start_copy(const Copy& copy);
-    void issue(const AsyncOperation& what, const void* site);
+    void issue(Flight flight);
     void copies_arrive(uint64_t* barrier, bool counted, const void* site);
     void bulk_wait(size_t groups_in_flight, bool only_reads);
     void issue_product(const Product& mine, const void* site);
@@ -116,7 +121,6 @@ class Async {
     Barrier& barrier(uint64_t* address, const void* site);
     void complete_if_done(uint64_t* address, Barrier& barrier);
     void compare_bytes(uint64_t* address, const Barrier& barrier, const void* site);
-    void take(Flight flight);
     bool land_one();
     void land_at(size_t index);
     void land(Flight& flight);

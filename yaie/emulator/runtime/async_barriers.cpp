@@ -4,6 +4,7 @@
 // have come as were announced; the next one begins then. Its state is kept here; the word in shared
 // memory only shows that nothing else was written there.
 #include <stdio.h>
+#include <string.h>
 
 #include "core.h"
 #include "failure.h"
@@ -61,7 +62,10 @@ uint64_t Async::mbarrier_arrive(uint64_t* address, uint32_t count, uint32_t byte
                                 const void* site) {
     tick();
     Barrier& found = barrier(address, site);
-    if (core_.checking) observer->mbarrier_arrive(core_, address, count, site);
+    if (core_.checking) {
+        observer->mbarrier_used(core_, address, site);
+        if (count) observer->gives(core_, address, true);
+    }
     found.announced += bytes;
     found.lacking += bytes;
     if (found.lacking > most) {
@@ -82,7 +86,7 @@ uint64_t Async::mbarrier_arrive(uint64_t* address, uint32_t count, uint32_t byte
 
 void Async::mbarrier_complete(uint64_t* address, uint32_t bytes, const void* site) {
     Barrier& found = barrier(address, site);
-    if (core_.checking) observer->mbarrier_arrive(core_, address, 0, site);
+    if (core_.checking) observer->mbarrier_used(core_, address, site);
     found.issued += bytes;
     found.lacking -= bytes;
     compare_bytes(address, found, site);
@@ -104,13 +108,8 @@ void Async::complete_if_done(uint64_t* address, Barrier& found) {
     found.pending = found.expected;
     found.announced = found.issued = 0;
     progress();
-    if (core_.checking) observer->mbarrier_complete(core_, address);
-    for (uint32_t i = 0; i < core_.slots; ++i) {
-        Thread& thread = core_.threads[i];
-        if (thread.state == State::at_mbarrier && thread.awaited == address) {
-            thread.state = State::ready;
-        }
-    }
+    if (core_.checking) observer->completes(core_, address);
+    core_.wake(State::at_mbarrier, address);
 }
 
 void Async::check_own(const uint64_t* address, const char* does, const void* site) {
@@ -128,17 +127,16 @@ bool Async::mbarrier_wait(uint64_t* address, uint64_t phase, bool by_parity, con
         const uint64_t present = barrier(address, site).phase;
         return by_parity ? (present & 1) != (phase & 1) : present > phase;
     };
-    if (core_.checking) observer->mbarrier_arrive(core_, address, 0, site);
+    if (core_.checking) observer->mbarrier_used(core_, address, site);
     if (!is_complete()) {
         const bool again = me.polled == address;
         me.polled = address;
-        me.awaited = address;
         me.phase = by_parity ? barrier(address, site).phase : phase;
-        core_.suspend(again ? State::at_mbarrier : State::ready, site);
+        core_.suspend(again ? State::at_mbarrier : State::ready, site, address);
         if (!again || !is_complete()) return false;
     }
     me.polled = nullptr;
-    if (core_.checking) observer->mbarrier_seen(core_, address);
+    if (core_.checking) observer->takes(core_, address, me.linear);
     return true;
 }
 
@@ -169,79 +167,65 @@ void Async::named_barrier(int id, int threads, bool waits, const void* site) {
         Failure failure = failure_of(core_, Kind::barrier_count, site, nullptr,
                                      "barrier %d gets %d threads here and %u at the other place", id,
                                      threads, here.threads);
-        failure.other_site = here.site;
-        failure.other_thread = here.first->index;
-        fail(core_, failure);
+        fail(core_, failure.beside(here.site, *here.first));
     }
     if (!here.arrived) here = {(uint32_t)threads, 0, site, &me};
-    if (core_.checking) observer->named_arrive(core_, id);
-    me.parameter = id;
+    if (core_.checking) observer->gives(core_, &here, true);
     me.site = site;
-    if (waits) me.state = State::at_named;
     if (++here.arrived < here.threads) {
-        if (waits) core_.suspend(State::at_named, site);
+        if (waits) core_.suspend(State::at_named, site, &here);
         return;
     }
     here.arrived = 0;
     progress();
-    if (core_.checking) observer->named_complete(core_, id);
-    for (uint32_t i = 0; i < core_.slots; ++i) {
-        Thread& thread = core_.threads[i];
-        if (thread.state == State::at_named && thread.parameter == id && thread.block == me.block) {
-            thread.state = State::ready;
-        }
-    }
+    if (core_.checking) observer->completes(core_, &here);
+    if (waits) me.state = State::at_named, me.awaited = &here;
+    core_.wake(State::at_named, &here, [&](Thread& thread) {
+        if (core_.checking) observer->takes(core_, &here, thread.linear);
+    });
 }
 
 // The failure of a thread that waits for ever; its text says what it waits for, where that is known.
 Failure Async::lack(const Thread& thread) {
-    const bool by_registers = thread.state == State::at_registers;
-    const Kind kind = thread.state == State::at_group ? Kind::warp_group
-                      : by_registers                  ? Kind::register_budget
-                                                      : Kind::deadlock;
-    const bool at_mbarrier = thread.state == State::at_mbarrier, at_team = thread.state == State::at_team;
+    Kind kind = Kind::deadlock;
+    const void* about = nullptr;
     char text[200] = "";
-    if (at_mbarrier) {
+    auto say = [&](const char* words, auto... values) {
+        const size_t length = strlen(text);
+        snprintf(text + length, sizeof(text) - length, words, values...);
+    };
+    const WarpGroup& group = groups_[thread.linear / warp_group_size];
+    if (thread.state == State::at_mbarrier) {
         bool added;
-        const Barrier& found = barriers_.at((uint64_t)thread.awaited, &added);
-        char arrivals[64] = "", bytes[80] = "";
-        if (found.pending) {
-            snprintf(arrivals, sizeof(arrivals), " lacks %u of %u arrivals", found.pending,
-                     found.expected);
-        }
-        const char* joined = found.pending ? " and" : "";
+        about = thread.awaited;
+        const Barrier& found = barriers_.at((uint64_t)about, &added);
+        say("phase %llu (parity %d)", (unsigned long long)thread.phase, (int)(thread.phase & 1));
+        if (found.pending) say(" lacks %u of %u arrivals", found.pending, found.expected);
+        if (found.pending && found.lacking) say(" and");
         if (found.lacking > 0) {
-            snprintf(bytes, sizeof(bytes), "%s %lld of %lld bytes", found.pending ? " and" : " lacks",
-                     (long long)found.lacking, (long long)found.announced);
+            say("%s %lld of %lld bytes", found.pending ? "" : " lacks", (long long)found.lacking,
+                (long long)found.announced);
         } else if (found.lacking < 0) {
-            snprintf(bytes, sizeof(bytes), "%s has got %lld bytes more than it expects", joined,
-                     (long long)-found.lacking);
+            say(" has got %lld bytes more than it expects", (long long)-found.lacking);
         }
-        snprintf(text, sizeof(text), "phase %llu (parity %d)%s%s", (unsigned long long)thread.phase,
-                 (int)(thread.phase & 1), arrivals, bytes);
-    } else if (at_team) {
-        snprintf(text, sizeof(text), "the %s, to whose barrier not all of its threads come",
-                 core_.launch->cooperative ? "grid" : "cluster");
+    } else if (thread.state == State::at_team) {
+        say("the %s, to whose barrier not all of its threads come", core_.name_of(thread.awaited));
     } else if (thread.state == State::at_named) {
-        const Named& named = thread.block->named[thread.parameter];
-        snprintf(text, sizeof(text), "barrier %d, which %u of %u threads have reached",
-                 thread.parameter, named.arrived, named.threads);
+        const auto& named = *static_cast<const Named*>(thread.awaited);
+        say("barrier %d, which %u of %u threads have reached", (int)(&named - thread.block->named),
+            named.arrived, named.threads);
     } else if (thread.state == State::at_group) {
-        const WarpGroup& group = groups_[thread.linear / warp_group_size];
-        snprintf(text, sizeof(text), "only %u of the 128 threads of the warp group come here",
-                 group.arrived);
-    } else if (by_registers) {
-        const int others = others_registers(groups_[thread.linear / warp_group_size]);
-        snprintf(text, sizeof(text),
-                 "setmaxnreg.inc waits for %d registers per thread: the other warp groups have %d, "
-                 "and the thread block has %d for all",
-                 thread.parameter, others, registers_of_block());
+        kind = Kind::warp_group;
+        say("only %u of the 128 threads of the warp group come here", group.arrived);
+    } else if (thread.state == State::at_registers) {
+        kind = Kind::register_budget;
+        say("setmaxnreg.inc waits for %d registers per thread: the other warp groups have %d, and the "
+            "thread block has %d for all",
+            thread.parameter, others_registers(group), registers_of_block());
     }
-    const uint64_t* about = at_mbarrier ? thread.awaited : nullptr;
     Failure failure = failure_of(core_, kind, thread.site, about, "%s", text);
     failure.error = 702;
-    failure.thread = thread.index;
-    return failure;
+    return failure.of(thread);
 }
 
 }  // namespace emulator

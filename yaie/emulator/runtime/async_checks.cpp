@@ -15,13 +15,11 @@ namespace emulator {
 
 void Checker::begin_async(Core& core) {
     meetings_.clear();
-    named_.assign(core.blocks.size() * num_named, Meeting());
     agents_.clear();
     const size_t groups = (core.slots + warp_group_size - 1) / warp_group_size;
     group_agents_.assign(groups, 0);
     for (auto& fences : fences_) fences.assign(core.slots, {});
     if (any_products_ || products_.size() < core.slots) products_.assign(core.slots, {});
-    team_given_.clear(), team_complete_.clear();
     reaches_.assign(core.cluster > 1 ? core.slots * core.blocks.size() : 0, Reach());
     exits_.assign(core.blocks.size(), Seen());
     any_products_ = false;
@@ -34,13 +32,9 @@ void Checker::end_async(Core& core) {
     }
     meetings_.each([&](uint64_t address, Meeting& one) {
         if (one.seen >= one.issued) return;
-        Failure finding = describe(core, Kind::pending_copy, one.site);
-        finding.address = address;
-        locate(finding);
         const Thread& by = core.threads[agents_[(one.agent - first_agent) / 32].started_by];
-        finding.thread = by.index, finding.block = by.block->index;
-        snprintf(finding.text, sizeof(finding.text), "end");
-        add(finding);
+        const auto* barrier = reinterpret_cast<const void*>(address);
+        add(describe(core, Kind::pending_copy, one.site, barrier).of(by).says("end"));
     });
     end_reaching(core);
 }
@@ -76,7 +70,7 @@ void Checker::touch(Core& core, const void* address, size_t size, Access kind, c
 
 // ----------------------------------------------------------------------------------- barriers
 
-Checker::Meeting& Checker::meeting(const uint64_t* barrier) {
+Checker::Meeting& Checker::meeting(const void* barrier) {
     bool added;
     return meetings_.at(reinterpret_cast<uint64_t>(barrier), &added);
 }
@@ -91,17 +85,27 @@ void Checker::mbarrier_made(Core& core, const uint64_t* barrier, const void* sit
     made.made = site;
 }
 
-void Checker::mbarrier_arrive(Core& core, const uint64_t* barrier, uint32_t count,
-                              const void* site) {
+void Checker::mbarrier_used(Core& core, const uint64_t* barrier, const void* site) {
     Busy busy(core);
     touch(core, barrier, sizeof(*barrier), Access::atomic, site, Manner::plain);
-    if (count) order_.give(core.current->linear, meeting(barrier).pending);
 }
 
-// Complete are the operations before the first that is still in flight.
-void Checker::mbarrier_complete(Core& core, const uint64_t* barrier) {
+// A relaxed arrival orders what was done before fence.mbarrier_init, else only tells that it came.
+void Checker::gives(Core& core, const void* barrier, bool releases) {
+    Busy busy(core);
+    const uint32_t me = core.current->linear;
+    Knowledge& given = meeting(barrier).pending;
+    if (releases) return order_.give(me, given);
+    given.here.join(fences_[(int)Proxy::mbarrier_init][me].seen);
+    given.here.add(me, 1);
+}
+
+// A phase of an mbarrier shows what earlier ones have shown, and its agent's operations before the first
+// that is still in flight.
+void Checker::completes(Core& core, const void* barrier) {
     Busy busy(core);
     Meeting& one = meeting(barrier);
+    if (!one.made) one.complete.clear();
     order_.join(one.complete, one.pending);
     one.pending.clear();
     if (!one.agent) return;
@@ -110,29 +114,23 @@ void Checker::mbarrier_complete(Core& core, const uint64_t* barrier) {
     one.complete.here.add(one.agent, first - 1);
 }
 
-void Checker::mbarrier_seen(Core& core, const uint64_t* barrier) {
+void Checker::takes(Core& core, const void* barrier, uint32_t thread) {
     Busy busy(core);
     Meeting& one = meeting(barrier);
-    order_.take(core.current->linear, one.complete);
+    if (one.complete.is_empty()) return;
+    order_.take(thread, one.complete);
     for (const auto& seen : one.complete.here.above) {
         if (seen.first == one.agent) one.seen = std::max(one.seen, seen.second);
     }
 }
 
-void Checker::named_arrive(Core& core, int id) {
+void Checker::gathered(Core& core, const Gathering& barrier, bool all_wait) {
+    if (all_wait) meeting(&barrier).pending.clear();
+    completes(core, &barrier);
     Busy busy(core);
-    order_.give(core.current->linear, named(core, id).pending);
-}
-
-void Checker::named_complete(Core& core, int id) {
-    Busy busy(core);
-    for (uint32_t i = core.here->first; i < core.here->first + core.count; ++i) {
-        const Thread& thread = core.threads[i];
-        if (thread.state == State::at_named && thread.parameter == id) {
-            order_.take(i, named(core, id).pending);
-        }
-    }
-    named(core, id).pending.clear();
+    settle_all();
+    if (all_wait) synchronize(core, barrier.first, barrier.end);
+    for (uint32_t warp = barrier.first / 32; warp * 32 < barrier.end; ++warp) counters.flush(core, warp);
 }
 
 // -------------------------------------------------------------------------------- copy engine
@@ -144,25 +142,20 @@ Agent Checker::new_agent(uint32_t thread, bool is_product) {
 }
 
 void Checker::name_agent(const Stamp& stamp, Failure& finding) const {
-    if (agent_of(stamp).is_product) snprintf(finding.text, sizeof(finding.text), "wgmma");
+    if (agent_of(stamp).is_product) finding.says("wgmma");
 }
 
 void Checker::issued(Core& core, Flight& flight) {
     Busy busy(core);
-    const AsyncOperation& what = flight.what;
     Agent agent;
-    if (what.mbarrier) {
-        touch(core, what.mbarrier, sizeof(uint64_t), Access::atomic, flight.site, Manner::issuing);
-        Meeting& one = meeting(what.mbarrier);
+    if (flight.mbarrier) {
+        touch(core, flight.mbarrier, sizeof(uint64_t), Access::atomic, flight.site, Manner::issuing);
+        Meeting& one = meeting(flight.mbarrier);
         const uint32_t me = core.current->linear;
-        if (what.perform && !is_made_visible(me, one)) {
-            Failure finding = describe(core, Kind::missing_fence, flight.site);
-            finding.address = reinterpret_cast<uintptr_t>(what.mbarrier);
-            locate(finding);
-            finding.other_site = one.made;
-            finding.other_thread = core.threads[one.made_by].index;
-            snprintf(finding.text, sizeof(finding.text), "init");
-            add(finding);
+        if (flight.moves() && !is_made_visible(me, one)) {
+            add(describe(core, Kind::missing_fence, flight.site, flight.mbarrier)
+                    .beside(one.made, core.threads[one.made_by])
+                    .says("init"));
         }
         if (!one.agent) one.agent = new_agent(me, false).thread;
         agents_[(one.agent - first_agent) / 32].started_by = me;
@@ -171,24 +164,23 @@ void Checker::issued(Core& core, Flight& flight) {
         one.in_flight.push_back(flight.number);
         agent = {one.agent, flight.number};
     }
-    const Manner manner = what.mbarrier ? Manner::plain : Manner::bulk;
+    const Manner manner = flight.mbarrier ? Manner::plain : Manner::bulk;
     for (const Span& span : flight.reads) {
         touch(core, span.begin, span.size, Access::load, flight.site, manner, agent);
     }
-    const Access kind = what.reduces ? Access::atomic : Access::store;
     for (const Span& span : flight.writes) {
-        touch(core, span.begin, span.size, kind, flight.site, manner, agent);
+        touch(core, span.begin, span.size, Access::store, flight.site, manner, agent);
     }
 }
 
 // The copies of cp.async that an mbarrier waits for are done by its agent.
 void Checker::landed(Core& core, const Flight& flight) {
     Busy busy(core);
-    Meeting& one = meeting(flight.what.mbarrier);
+    Meeting& one = meeting(flight.mbarrier);
     auto& in_flight = one.in_flight;
     in_flight.erase(std::remove(in_flight.begin(), in_flight.end(), flight.number),
                     in_flight.end());
-    if (flight.what.perform) return;
+    if (flight.moves()) return;
     const Thread& by = *flight.by;
     const uint64_t waited = by.copies_started - by.copies.size();
     for (size_t i = 0; i < by.copies.size() && waited + i < flight.copies; ++i) {
@@ -209,15 +201,11 @@ void Checker::waited(Core& core, const Flight& flight, bool only_reads) {
 
 // A store may go on after its thread block, but only if it has read what it stores.
 void Checker::left(Core& core, const Flight& flight) {
-    if (flight.what.mbarrier || flight.reads_seen || threads_were_killed_) return;
+    if (flight.mbarrier || flight.reads_seen || threads_were_killed_) return;
     Busy busy(core);
-    Failure finding = describe(core, Kind::pending_copy, flight.site);
-    finding.address = reinterpret_cast<uintptr_t>(flight.reads[0].begin);
-    locate(finding);
-    finding.thread = flight.by->index;
-    finding.block = flight.by->block->index;
-    snprintf(finding.text, sizeof(finding.text), "left");
-    add(finding);
+    add(describe(core, Kind::pending_copy, flight.site, flight.reads[0].begin)
+            .of(*flight.by)
+            .says("left"));
 }
 
 // ------------------------------------------------------------------------------------- fences
@@ -264,11 +252,8 @@ void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, 
                             Access kind, const void* site) {
     Failure finding = describe(core, Kind::missing_fence, site, range, place, 0, kind);
     const Site& other = counters.sites[store.site];
-    finding.other_site = other.address;
     finding.other_access = other.access;
-    finding.other_thread = core.threads[store.thread].index;
-    finding.other_block = core.threads[store.thread].block->index;
-    add(finding);
+    add(finding.beside(other.address, core.threads[store.thread]));
 }
 
 }  // namespace emulator

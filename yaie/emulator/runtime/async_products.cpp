@@ -21,9 +21,7 @@ bool Async::meet(const void* mine, const void* site) {
     if (group.arrived && group.site != site) {
         Failure failure = failure_of(core_, Kind::warp_group, site, nullptr,
                                      "the threads of a warp group are at different instructions");
-        failure.other_site = group.site;
-        failure.other_thread = group.first->index;
-        note(core_, failure);
+        note(core_, failure.beside(group.site, *group.first));
     }
     if (!group.arrived) group.site = site, group.first = &me;
     group.members[me.linear - first] = mine;
@@ -144,9 +142,7 @@ void Async::set_registers(bool increases, int registers, const void* site) {
     group.registers = registers;
     group.changed = true;
     release(group);
-    for (uint32_t i = 0; i < core_.slots && !increases; ++i) {
-        if (core_.threads[i].state == State::at_registers) core_.threads[i].state = State::ready;
-    }
+    if (!increases) core_.wake(State::at_registers);
 }
 
 bool Async::waits_for_registers(const Thread& thread) const {

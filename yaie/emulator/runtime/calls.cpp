@@ -18,23 +18,6 @@ bool runs_kernel = false;           // one call at a time
 volatile sig_atomic_t main_calls = false;  // that call is the main thread's
 Code code;
 
-struct Lookup {
-    const char* instruction;
-    Code found;
-};
-
-int visit(dl_phdr_info* info, size_t, void* data) {
-    auto* search = static_cast<Lookup*>(data);
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-        const auto& header = info->dlpi_phdr[i];
-        if (header.p_type != PT_LOAD || !(header.p_flags & PF_X)) continue;
-        const char* begin = reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr);
-        const Code found = {begin, begin + header.p_memsz};
-        if (found.holds(search->instruction)) search->found = found;
-    }
-    return search->found.begin != nullptr;
-}
-
 int visit_module(dl_phdr_info* info, size_t, void* data) {
     auto* module = static_cast<Module*>(data);
     Module found = {module->code, {}, 0, 0};
@@ -44,7 +27,8 @@ int visit_module(dl_phdr_info* info, size_t, void* data) {
         const uintptr_t begin = info->dlpi_addr + header.p_vaddr, end = begin + header.p_memsz;
         if (header.p_type == PT_LOAD) {
             holds |= module->code >= begin && module->code < end;
-            found.segments.push_back({begin, end, (header.p_flags & PF_W) != 0});
+            found.segments.push_back({begin, end, (header.p_flags & PF_W) != 0,
+                                      (header.p_flags & PF_X) != 0});
         } else if (header.p_type == PT_TLS) {
             found.shared = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
             found.shared_size = header.p_memsz;
@@ -59,9 +43,12 @@ int visit_module(dl_phdr_info* info, size_t, void* data) {
 Code code_around(const void* instruction) {
     static thread_local Code last;
     if (last.holds(instruction)) return last;
-    Lookup search = {static_cast<const char*>(instruction), {}};
-    dl_iterate_phdr(visit, &search);
-    return last = search.found;
+    last = {};
+    for (const Module::Segment& one : module_around(instruction).segments) {
+        const Code code = {reinterpret_cast<char*>(one.begin), reinterpret_cast<char*>(one.end)};
+        if (one.executable && code.holds(instruction)) last = code;
+    }
+    return last;
 }
 
 Module module_around(const void* instruction) {
@@ -78,8 +65,7 @@ void launching(bool begins) { runs_kernel = begins; }
 
 void fail_here(Failure failure) {
     if (this_core && this_core->running()) {
-        failure.thread = this_core->current->index;
-        fail(*this_core, failure);
+        fail(*this_core, failure.of(*this_core->current));
     }
     if (in_launcher()) abandon_call(failure);
     fprintf(stderr, "emulator: %s\n", failure.text);
@@ -248,8 +234,7 @@ void emulator_end() {
 
 // What g++ has a function call at whose end a `return` is missing (-fsanitize=return).
 void __ubsan_handle_missing_return(const void*) {
-    Failure failure = failure_at(Kind::missing_return, 719, __builtin_return_address(0));
-    snprintf(failure.text, sizeof(failure.text), "a function ended without return");
-    fail_here(failure);
+    fail_here(failure_at(Kind::missing_return, 719, __builtin_return_address(0))
+                  .says("a function ended without return"));
 }
 }

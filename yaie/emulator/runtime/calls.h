@@ -16,7 +16,7 @@ Code code_around(const void* instruction);
 struct Module {  // where a compiled file is in memory
     struct Segment {
         uintptr_t begin, end;
-        bool writable;
+        bool writable, executable;
     };
     uintptr_t code = 0;
     std::vector<Segment> segments;

@@ -10,9 +10,7 @@
 #include "grid.h"
 #include "memory.h"
 
-// Where this library's code begins and ends; the linker defines these symbols.
-extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
-extern "C" char etext[] __attribute__((visibility("hidden")));
+extern "C" void emulator_check_begin();
 
 namespace emulator {
 
@@ -36,6 +34,8 @@ void Checker::begin() {
         add_range(memory.begin, memory.bytes, from_malloc, memory.on_host);
     }
     observer = this;
+    static const Code own = code_around(reinterpret_cast<void*>(emulator_check_begin));
+    code = own;
 }
 
 void Checker::end() {
@@ -90,10 +90,6 @@ const Range* Checker::find(uintptr_t address, size_t size) {
         if (after->end != after->begin) break;  // an empty range may hide the one before it
     }
     return nullptr;
-}
-
-bool Checker::holds_code(const void* instruction) const {
-    return instruction >= __ehdr_start && instruction < etext;
 }
 
 void Checker::begin_launch() {
@@ -178,7 +174,15 @@ Failure Checker::describe(Core& core, Kind kind, const void* site) const {
     return finding;
 }
 
-// The same of an access to a range.
+// About what is at an address.
+Failure Checker::describe(Core& core, Kind kind, const void* site, const void* address) {
+    Failure finding = describe(core, kind, site);
+    finding.address = reinterpret_cast<uintptr_t>(address);
+    locate(finding);
+    return finding;
+}
+
+// About an access to a range.
 Failure Checker::describe(Core& core, Kind kind, const void* site, const Range& range,
                           uintptr_t address, size_t size, Access access) const {
     Failure finding = describe(core, kind, site);
@@ -281,30 +285,30 @@ void Checker::arrive(Core& core, bool first) {
     const Thread* first_arrived = core.here->first_arrived;
     if (first_arrived->site == core.current->site) return;
     // Python drops the finding if both sites are on one line: the compiler may have duplicated it.
-    Failure finding = describe(core, Kind::divergent_barrier, core.current->site);
-    finding.other_site = first_arrived->site;
-    finding.other_thread = first_arrived->index;
-    finding.other_block = core.here->index;
-    add(finding);
+    add(describe(core, Kind::divergent_barrier, core.current->site)
+            .beside(first_arrived->site, *first_arrived));
+}
+
+// All threads of a range of slots wait for each other.
+void Checker::synchronize(const Core& core, uint32_t first, uint32_t end) {
+    if (first == 0 && end + core.pitch > core.slots) {
+        order_.barrier();
+    } else {
+        order_.barrier(first, end);
+    }
 }
 
 void Checker::pass_barrier(Core& core) {
     Busy busy(core);
     settle_all();
     const uint32_t first = core.here->first, end = first + core.count;
-    if (core.blocks.size() == 1) {
-        order_.barrier();
-    } else {
-        order_.barrier(first, end);
-    }
+    synchronize(core, first, end);
     const Thread& arrived = *core.here->first_arrived;
     for (uint32_t i = first; i < end && !threads_were_killed_; ++i) {
         if (core.threads[i].state != State::done) continue;
-        Failure finding = describe(core, Kind::divergent_barrier, arrived.site);
-        finding.thread = arrived.index;
-        finding.other_thread = core.threads[i].index;
-        finding.other_block = core.here->index;
-        add(finding);
+        add(describe(core, Kind::divergent_barrier, arrived.site)
+                .of(arrived)
+                .beside(nullptr, core.threads[i]));
         break;
     }
     for (uint32_t warp = first / 32; warp * 32 < end; ++warp) counters.flush(core, warp);
@@ -315,17 +319,13 @@ void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
     if (whole_warp) counters.flush(core, warp);
     const Thread& first = core.threads[warp * 32 + __builtin_ctz(lanes)];
     if (first.operation == Collective::sync) order_.join(warp, lanes);
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const Thread& thread = core.threads[warp * 32 + __builtin_ctz(rest)];
+    for (uint32_t lane : Lanes{lanes}) {
+        const Thread& thread = core.threads[warp * 32 + lane];
         const bool both_sync =
             thread.operation == Collective::sync && first.operation == Collective::sync;
         if (both_sync || thread.site == first.site) continue;
         Failure finding = describe(core, Kind::divergent_collective, thread.site);
-        finding.thread = thread.index;
-        finding.other_site = first.site;
-        finding.other_thread = first.index;
-        finding.other_block = core.here->index;
-        finding.offset = thread.operation != first.operation;
+        finding.of(thread).beside(first.site, first).offset = thread.operation != first.operation;
         add(finding);
     }
 }
@@ -346,8 +346,7 @@ void Checker::outside_own_mask(Core& core) {
 void Checker::inactive_lane(Core& core, const Thread& thread, uint32_t source) {
     Busy busy(core);
     if (threads_were_killed_ || thread.outside_mask) return;
-    Failure finding = describe(core, Kind::inactive_lane, thread.site);
-    finding.thread = thread.index;
+    Failure finding = describe(core, Kind::inactive_lane, thread.site).of(thread);
     finding.offset = source;
     finding.address = thread.mask;
     add(finding);

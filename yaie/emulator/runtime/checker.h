@@ -90,48 +90,13 @@ class Checker final : public Observer {
                 Manner manner = Manner::plain);
     void host_access(uintptr_t address, size_t size, Access kind, const void* site);
 
-    void begin_launch() override;
-    void begin_block(Core& core) override;
-    void end_block(Core& core) override;
-    void arrive(Core& core, bool first) override;
-    void pass_barrier(Core& core) override;
-    void team_arrive(Core& core, bool releases) override;
-    void team_passes(Core& core, bool all_wait) override;
-    void team_seen(Core& core) override;
-    void thread_ends(Core& core) override;
-    void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
-    void fence(Core& core, bool device) override;
-    void outside_own_mask(Core& core) override;
-    void collective(Core& core) override;
-    void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
-    void start_copy(Core& core, const Copy& copy) override;
-    void land_copy(Core& core, const Copy& copy) override;
-    void mbarrier_made(Core& core, const uint64_t* barrier, const void* site) override;
-    void mbarrier_arrive(Core& core, const uint64_t* barrier, uint32_t count,
-                         const void* site) override;
-    void mbarrier_complete(Core& core, const uint64_t* barrier) override;
-    void mbarrier_seen(Core& core, const uint64_t* barrier) override;
-    void named_arrive(Core& core, int id) override;
-    void named_complete(Core& core, int id) override;
-    void issued(Core& core, Flight& flight) override;
-    void landed(Core& core, const Flight& flight) override;
-    void waited(Core& core, const Flight& flight, bool only_reads) override;
-    void left(Core& core, const Flight& flight) override;
-    void fence_async(Core& core, int proxies) override;
-    void product_issued(Core& core, uint32_t first, const void* const* parts) override;
-    void product_fence(Core& core) override;
-    void product_waited(Core& core, size_t groups_in_flight) override;
-    void unset(Core& core, void* variable, size_t size, size_t item, const char* name) override;
-    void filled(Core& core, const void* begin, size_t size) override;
-    void locate(Failure& failure) override;
-    void found(Core& core, const Failure& failure) override;
-    void allocated(const Allocation& memory) override;
-    bool freed(const Allocation& memory) override;
-    bool host_copies(const void* begin, size_t size, bool writes) override;
-    bool holds_code(const void* instruction) const override;
+#define EVENT(result, name, parameters) result name parameters override;
+#include "events.h"
+#undef EVENT
 
   private:
     Failure describe(Core& core, Kind kind, const void* site) const;
+    Failure describe(Core& core, Kind kind, const void* site, const void* address);
     Failure describe(Core& core, Kind kind, const void* site, const Range& range,
                      uintptr_t address, size_t size, Access access) const;
     // The same of one that is not ordered after an earlier access.
@@ -158,7 +123,7 @@ class Checker final : public Observer {
                 Touch touch = Touch::store);
 
     // Asynchronous operations, see async_checks.cpp.
-    struct Meeting {  // at an mbarrier or a named barrier
+    struct Meeting {  // at a barrier, but for __syncthreads
         Knowledge pending, complete;  // given in the present phase and in earlier ones
         uint32_t agent = 0;           // of the operations that the mbarrier completes
         uint32_t issued = 0, seen = 0;  // operations
@@ -199,10 +164,8 @@ class Checker final : public Observer {
 
     void begin_async(Core& core);
     void end_async(Core& core);
-    Meeting& meeting(const uint64_t* barrier);
-    Meeting& named(const Core& core, int id) {
-        return named_[(core.here - &core.blocks[0]) * num_named + id];
-    }
+    Meeting& meeting(const void* barrier);
+    void synchronize(const Core& core, uint32_t first, uint32_t end);
     Agent new_agent(uint32_t thread, bool is_product);
     const AgentState& agent_of(const Stamp& stamp) const {
         return agents_[(stamp.thread - first_agent) / 32];
@@ -253,9 +216,7 @@ class Checker final : public Observer {
     std::vector<std::vector<Unset>> unset_;  // per thread
     std::vector<Doubt> own_;                 // per thread: a read of one, unless a shuffle's
     bool any_unset_ = false;
-    Table<Meeting> meetings_;     // at mbarriers, by their address
-    std::vector<Meeting> named_;  // of each thread block num_named
-    Knowledge team_given_, team_complete_;  // at the barrier of the team
+    Table<Meeting> meetings_;     // by the barrier's address
     std::vector<Reach> reaches_;  // [thread][thread block], in clusters
     std::vector<Seen> exits_;     // of each thread block: what its threads had seen when they ended
     std::vector<AgentState> agents_;

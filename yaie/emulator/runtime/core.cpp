@@ -25,13 +25,12 @@ void enter() { this_core->thread_main(); }
 void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     const uint3 extent = launch_.thread_block;
     launch = &launch_;
-    count = extent.x * extent.y * extent.z;
+    count = (uint32_t)volume(extent);
     prepare_blocks();
     if (slots > threads.size()) threads.resize(slots);
     stacks.reserve((int)(count * blocks.size()));
     const uint32_t all = alive_ = count * (uint32_t)blocks.size();
-    started_ = at_team_ = left_ = killed_ = 0;
-    all_sync_ = true;
+    started_ = 0;
     here = nullptr;
     emulator_place = {{}, {}, extent, launch_.grid};
 
@@ -59,7 +58,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
         thread.block = block;
         thread.state = exists ? State::fresh : State::done;
         thread.killed = thread.fenced = false;
-        thread.team_phase = 0;
+        thread.gathered[0] = thread.gathered[1] = 0;
         thread.polled = nullptr;
         thread.next = nullptr;
         thread.copies.clear();
@@ -134,7 +133,7 @@ void Core::leave() {
 void Core::kill_current() {
     Thread* killed = current;
     killed->killed = true;
-    ++killed_;
+    ++killed->block->killed;
     end_thread(killed);
     if (alive_ == 0 && started_ == order_.size()) leave();
     stacks.give(killed->stack);
@@ -188,9 +187,10 @@ void Core::yield() {
     if (next != current) resume(next);
 }
 
-void Core::suspend(State state, const void* site) {
+void Core::suspend(State state, const void* site, const void* awaited) {
     if (attention) attend(site);
     current->site = site;
+    current->awaited = awaited;
     current->state = state;
     try_converge(current->linear / 32);
     yield();
@@ -210,17 +210,19 @@ void Core::end_thread(Thread* thread) {
     async.progress();
     if (checking) observer->thread_ends(*this);
     async.drop_products(*thread);
-    if (thread->team_phase == team_phase_) ++left_;
     --alive_;
     Block& block = *thread->block;
     --block.alive;
     const uint32_t warp = thread->linear / 32;
     warps_[warp].alive &= ~(1u << thread->lane());
     if (block.arrived && block.arrived == block.alive) release_barrier(block);
-    release_team();
+    for (bool of_grid : {false, true}) {
+        Gathering& one = gathering(*thread, of_grid);
+        one.left += thread->gathered[of_grid] == one.phase;
+        release(one);
+    }
     // Lanes that waited for this one need not wait any longer.
-    for (uint32_t lanes = warps_[warp].waiting; lanes; lanes &= lanes - 1) {
-        const uint32_t lane = __builtin_ctz(lanes);
+    for (uint32_t lane : Lanes{warps_[warp].waiting}) {
         if (warps_[warp].waiting >> lane & 1) try_collective(warp, threads[warp * 32 + lane].mask);
     }
     try_converge(warp);
@@ -241,9 +243,9 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
     yield();
     me->state = State::ready;
     switch (vote) {
-        case Vote::count: return block.released_votes;
-        case Vote::both: return block.released_votes == block.released_count;
-        case Vote::either: return block.released_votes != 0;
+        case Vote::by_count: return block.released_votes;
+        case Vote::by_and: return block.released_votes == block.released_count;
+        case Vote::by_or: return block.released_votes != 0;
         case Vote::none: break;
     }
     return 0;
@@ -282,9 +284,7 @@ void Core::stuck() {
         Failure failure = async.lack(*places[i]);
         if (places.size() > 1) {
             const Thread& other = *places[i == 0];
-            failure.other_site = other.site;
-            failure.other_thread = other.index;
-            failure.other_block = other.block->index;
+            failure.beside(other.site, other);
         }
         if (i == 0) fail(*this, failure);
         if (failure.text[0]) note(*this, failure);
@@ -305,9 +305,7 @@ void Core::attend(const void* site) {
 }
 
 void Core::stop(Kind why, const void* site) {
-    Failure failure = failure_at(why, why == Kind::stack_overflow ? 719 : 702, site);
-    failure.thread = current->index;
-    fail(*this, failure);
+    fail(*this, failure_at(why, why == Kind::stack_overflow ? 719 : 702, site).of(*current));
 }
 
 }  // namespace emulator

@@ -83,10 +83,19 @@ struct Block {  // a thread block of the team
     unsigned char* dynamic_shared;
     ptrdiff_t shift;                // from the file's static shared arrays to its own
     uint32_t first, alive, arrived; // threads: the first, those that have not returned, at the barrier
+    uint32_t killed;                // threads that the checker has ended
     uint64_t epoch;                 // barriers passed
     int votes, released_votes, released_count;
     const Thread* first_arrived;    // at the barrier, for the checker
     Named named[num_named];
+};
+
+// The barrier of the threads of a cluster, or of a cooperative grid.
+struct Gathering {
+    uint32_t first, end;     // the slots of its threads
+    uint64_t phase = 1;
+    uint32_t arrived = 0, left = 0;  // threads that have arrived; those of them that ended
+    bool all_sync = true;            // none has arrived and gone on
 };
 
 struct Thread {
@@ -102,7 +111,7 @@ struct Thread {
     Thread* next;       // in the ring of threads, in the order of the schedule
     const void* site;   // return address of the call in which it waits
     uint64_t epoch;     // of the barrier at which it waits
-    uint64_t team_phase;  // 1 + that of the team's barrier at which it has arrived; 0: at none
+    uint64_t gathered[2];  // the phase of its cluster's barrier at which it has arrived, of the grid's
     Collective operation;
     uint32_t mask;
     bool outside_mask;  // passed a mask that does not include itself
@@ -112,8 +121,8 @@ struct Thread {
     uint64_t copies_started;
     // Of copies, of operations of the copy engine, and of products: groups that it has committed.
     uint64_t groups, bulk_groups, product_groups;
-    uint64_t* awaited;         // the mbarrier at which it waits, for which phase
-    uint64_t phase;
+    const void* awaited;       // the mbarrier or other barrier at which it waits
+    uint64_t phase;            // for which phase of the mbarrier
 
     uint32_t lane() const { return linear % 32; }
 };
@@ -131,9 +140,21 @@ inline uint32_t pitch_of(const Launch& launch, uint32_t threads, bool alone) {
     return (threads + unit - 1) / unit * unit;
 }
 
-inline uint3 team_of(const Launch& launch) {  // its extent, in thread blocks
-    return launch.cooperative ? launch.grid : launch.cluster;
+inline uint64_t volume(uint3 extent) { return (uint64_t)extent.x * extent.y * extent.z; }
+
+inline uint64_t team_size(const Launch& launch) {  // thread blocks
+    return volume(launch.cooperative ? launch.grid : launch.cluster);
 }
+
+// The lanes whose bits are set, in their order.
+struct Lanes {
+    uint32_t rest;
+    uint32_t operator*() const { return (uint32_t)__builtin_ctz(rest); }
+    Lanes& operator++() { return rest &= rest - 1, *this; }
+    bool operator!=(Lanes other) const { return rest != other.rest; }
+    Lanes begin() const { return *this; }
+    Lanes end() const { return {0}; }
+};
 
 enum class Order : int { forward, reverse, random };
 
@@ -147,17 +168,35 @@ class Core {
     // Runs one team to its end, or to the first failure.
     void run(const Launch& launch, const Schedule& schedule, uint64_t team_number);
     // The barrier of the cluster's threads, or of the grid's.
-    void team_arrive(bool releases, const void* site, bool waits = false);
-    void team_wait(bool acquires, const void* site);
-    void team_sync(bool of_grid, const void* site);
-    void need_cluster(const void* site);  // a cooperative launch has none
+    void gather(bool of_grid, bool releases, const void* site, bool waits = false);
+    void gather_wait(bool of_grid, bool acquires, const void* site);
+    void gather_sync(bool of_grid, const void* site);
+    const char* name_of(const void* gathering) const {
+        return gathering == &gatherings_.back() ? "grid" : "cluster";
+    }
 
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                         int width, const void* site);
     uint32_t active_lanes(const void* site);
-    // Waits in that state until another thread makes it ready.
-    void suspend(State state, const void* site);
+    // Waits in that state until another thread wakes it.
+    void suspend(State state, const void* site, const void* awaited = nullptr);
+    // Makes the threads ready that wait in that state, for this if it is given; calls before(thread).
+    template <class Before>
+    bool wake(State state, const void* awaited, Before before) {
+        bool any = false;
+        for (uint32_t i = 0; i < slots; ++i) {
+            Thread& thread = threads[i];
+            if (thread.state != state || (awaited && thread.awaited != awaited)) continue;
+            before(thread);
+            thread.state = State::ready;
+            any = true;
+        }
+        return any;
+    }
+    bool wake(State state, const void* awaited = nullptr) {
+        return wake(state, awaited, [](Thread&) {});
+    }
     // Lets other threads run; with an address, only if the current thread polled it just before.
     void poll(const void* address, const void* site);
 
@@ -171,7 +210,7 @@ class Core {
 
     const Launch* launch = nullptr;
     uint64_t team_number = 0;    // its index in the grid, counted along x, y, z
-    std::vector<Block> blocks;   // of the team
+    std::vector<Block> blocks;   // of the team, those of a cluster side by side
     uint32_t cluster = 1;        // how many of them are a cluster
     Block* here = nullptr;       // that of the current thread
     Thread* current = nullptr;
@@ -210,7 +249,8 @@ class Core {
     void yield();
     void end_thread(Thread* thread);
     void release_barrier(Block& block);
-    void release_team();
+    Gathering& gathering(const Thread& thread, bool of_grid);
+    void release(Gathering& one);
     void try_collective(uint32_t warp, uint32_t mask);
     void evaluate(uint32_t warp, uint32_t lanes);
     void try_converge(uint32_t warp);
@@ -218,10 +258,7 @@ class Core {
 
     std::vector<uint32_t> order_;
     uint32_t started_ = 0, alive_ = 0;
-    uint32_t at_team_ = 0, left_ = 0;  // threads that have arrived there; those of them that ended
-    uint32_t killed_ = 0;              // threads that the checker has ended
-    uint64_t team_phase_ = 1;
-    bool all_sync_ = true;             // none has arrived there and gone on
+    std::vector<Gathering> gatherings_;  // of each cluster of the team, then of the grid
     std::vector<Warp> warps_;
     Context main_ = nullptr;
     std::vector<unsigned char*> shared_;  // the end of each thread block's

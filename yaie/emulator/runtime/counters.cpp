@@ -125,8 +125,7 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
     uintptr_t addresses[32];
     uint32_t lanes[32] = {};
     size_t count = 0;
-    for (uint32_t rest = request.lanes; rest; rest &= rest - 1) {
-        const uint32_t lane = __builtin_ctz(rest);
+    for (uint32_t lane : Lanes{request.lanes}) {
         lanes[count] = lane;
         addresses[count++] = request.entries[lane]->address;
     }
@@ -148,8 +147,7 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
     site.worst_lanes = request.lanes;
     site.worst_block = core.threads[warp * 32].block->index;
     site.worst_thread = core.threads[warp * 32 + lanes[0]].index;
-    for (uint32_t rest = request.lanes; rest; rest &= rest - 1) {
-        const uint32_t lane = __builtin_ctz(rest);
+    for (uint32_t lane : Lanes{request.lanes}) {
         const Entry& entry = *request.entries[lane];
         site.worst_offsets[lane] = (int64_t)(entry.address - entry.range_begin);
     }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <utility>
+
 #include "boxes.h"
 #include "failure.h"
 #include "products.h"
@@ -27,17 +29,11 @@ bool past_dynamic(const char* from, size_t bytes) {
 
 constexpr const char* past_the_end = "reaches past the end of the launch's dynamic shared memory";
 
-// What the functions below return points here.
-thread_local AsyncOperation operation;
-thread_local TensorBox box;
-thread_local Span in_shared, bytes_read, bytes_written;
-thread_local std::vector<Span> in_global;
-
-struct ByteCopy {
-    void* to;
-    const void* from;
-    size_t size;
-};
+void issue(Flight& flight, uint64_t* barrier, size_t bytes, const void* site) {
+    flight.mbarrier = barrier, flight.bytes = (uint32_t)bytes, flight.site = site;
+    this_core->busy = 0;
+    this_core->async.issue(std::move(flight));
+}
 
 void compute(void* const* data) {
     const ProductPart* parts[warp_group];
@@ -49,58 +45,49 @@ void compute(void* const* data) {
 
 extern "C" {
 
-const AsyncOperation* emulator_box_copy(const void* map, int rank, const int* at, void* shared, int store,
-                                   uint64_t* barrier) {
+void emulator_copy_box(const void* map, int rank, const int* at, void* shared, int store,
+                       uint64_t* barrier) {
     const void* site = __builtin_return_address(0);
     const char* what = store ? "TMA's store" : "TMA's load";
+    Core& core = *this_core;
+    core.async.tick();
+    TensorBox box = {};
     memcpy(&box.map, map, sizeof(box.map));
     if (box.map.mark != TensorMap::valid) refuse(what, "names no tensor map that was encoded", site);
     if (box.map.rank != rank) refuse(what, "has other dimensions than its tensor map", site);
     if ((uintptr_t)shared % 128) {
         refuse(what, "needs an address in shared memory that is a multiple of 128", site);
     }
-    if (!store && this_core->cluster > 1 && this_core->owner(shared) != this_core->owner(barrier)) {
+    if (!store && core.cluster > 1 && core.owner(shared) != core.owner(barrier)) {
         refuse(what, "needs an mbarrier of the thread block into whose shared memory it goes", site);
     }
     memcpy(box.at, at, rank * sizeof(int));
     box.shared = static_cast<char*>(shared);
     box.store = store;
-    in_shared = {shared, box_bytes(box.map)};
-    if (past_dynamic(box.shared, in_shared.size)) refuse(what, past_the_end, site);
-    in_global = box_spans(box);
-    operation = {};
-    (store ? operation.reads : operation.writes) = &in_shared;
-    (store ? operation.num_reads : operation.num_writes) = 1;
-    (store ? operation.writes : operation.reads) = in_global.data();
-    (store ? operation.num_writes : operation.num_reads) = in_global.size();
-    operation.perform = [](void* data) { copy_box(*static_cast<const TensorBox*>(data)); };
-    operation.data = &box, operation.data_size = sizeof(box);
-    operation.completion = store ? Completion::bulk_group : Completion::mbarrier;
-    operation.mbarrier = barrier, operation.bytes = (uint32_t)in_shared.size;
-    return &operation;
+    const size_t bytes = box_bytes(box.map);
+    if (past_dynamic(box.shared, bytes)) refuse(what, past_the_end, site);
+    core.busy = 1;
+    Flight flight = {};
+    (store ? flight.reads : flight.writes).push_back({shared, bytes});
+    (store ? flight.writes : flight.reads) = box_spans(box);
+    flight.box.reset(new TensorBox(box));
+    issue(flight, barrier, bytes, site);
 }
 
-const AsyncOperation* emulator_bytes_copy(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+void emulator_copy_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
     const void* site = __builtin_return_address(0);
+    this_core->async.tick();
     if (((uintptr_t)to | (uintptr_t)from | bytes) % 16) {
         refuse("a bulk copy", "needs addresses and a size that are multiples of 16", site);
     }
     if (past_dynamic(static_cast<char*>(barrier ? to : (void*)from), bytes)) {
         refuse("a bulk copy", past_the_end, site);
     }
-    static thread_local ByteCopy copy;
-    copy = {to, from, bytes}, bytes_read = {from, bytes}, bytes_written = {to, bytes};
-    operation = {};
-    operation.reads = &bytes_read, operation.num_reads = 1;
-    operation.writes = &bytes_written, operation.num_writes = 1;
-    operation.perform = [](void* data) {
-        auto* copy = static_cast<const ByteCopy*>(data);
-        memcpy(copy->to, copy->from, copy->size);
-    };
-    operation.data = &copy, operation.data_size = sizeof(copy);
-    operation.completion = barrier ? Completion::mbarrier : Completion::bulk_group;
-    operation.mbarrier = barrier, operation.bytes = bytes;
-    return &operation;
+    this_core->busy = 1;
+    Flight flight = {};
+    flight.reads.push_back({from, bytes});
+    flight.writes.push_back({to, bytes});
+    issue(flight, barrier, bytes, site);
 }
 
 void emulator_prepare_product(ProductCall* call) {

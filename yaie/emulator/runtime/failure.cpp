@@ -17,10 +17,6 @@
 #include "grid.h"
 #include "observer.h"
 
-// Where this library's code begins and ends; the linker defines these symbols.
-extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
-extern "C" char etext[] __attribute__((visibility("hidden")));
-
 namespace emulator {
 namespace {
 
@@ -29,6 +25,7 @@ constexpr int num_handled = sizeof(handled) / sizeof(handled[0]);
 struct sigaction before[num_handled];
 int depth = 0;  // of launches and calls that have asked for the handlers
 volatile sig_atomic_t interrupted = 0;
+Code own;  // this library's
 
 constexpr double period = 0.01;   // seconds of CPU time between two looks at what runs
 constexpr double grace = 0.015;   // in which what the kernel calls next may stop it, which knows its line
@@ -95,8 +92,7 @@ Failure failure_in(Kind kind, int error, void* context) {
     const void* landing = core ? core->async.landing : nullptr;
     Failure failure =
         failure_at(kind, error, landing ? landing : site_in(core ? core->code : launcher_code(), context));
-    if (core) failure.thread = core->current->index;
-    return failure;
+    return core ? failure.of(*core->current) : failure;
 }
 
 // Ends a launcher that has crashed on the host.
@@ -112,8 +108,7 @@ Failure failure_in(Kind kind, int error, void* context) {
     const auto distance = (uint64_t)stack - failure.address;
     if (signal == SIGSEGV && distance + (64 << 10) < 128 << 10) what = "stack overflow";
 #endif
-    snprintf(failure.text, sizeof(failure.text), "%s", what);
-    abandon_call(failure);
+    abandon_call(failure.says(what));
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -129,8 +124,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     if (signal == SIGFPE) {
         failure = failure_in(Kind::division, 719, context);
     } else if (signal == SIGABRT) {
-        failure = failure_in(Kind::trap, 719, context);
-        snprintf(failure.text, sizeof(failure.text), "abort()");
+        failure = failure_in(Kind::trap, 719, context).says("abort()");
     } else if (core->stacks.in_guard(info->si_addr)) {
         failure = failure_in(Kind::stack_overflow, 719, context);
     } else if (core->past_shared(info->si_addr)) {
@@ -158,9 +152,8 @@ void look_after(Core& core, void* context) {
     if (must_stop(why)) {
         if (asked_at == 0) asked_at = now;
         core.attention = 1;
-        const bool ours = here >= __ehdr_start && here < etext;
-        const bool checkers = observer && observer->holds_code(here);
-        if (core.busy || ours || checkers || now - asked_at < grace) return;
+        const bool ours = own.holds(here) || (observer && observer->code.holds(here));
+        if (core.busy || ours || now - asked_at < grace) return;
         if (!core.code.holds(here) && now - asked_at < patience) return;
         fail(core, failure_in(why, 702, context));
     }
@@ -298,6 +291,7 @@ void begin_phase() {
 
 Handlers::Handlers() {
     if (depth++) return;
+    if (!own.begin) own = code_around(reinterpret_cast<void*>(on_fault));
     interrupted = 0;
     struct sigaction action = {};
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;

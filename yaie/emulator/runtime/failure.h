@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <string.h>
 
 #include "core.h"
 
@@ -36,6 +37,16 @@ struct Failure {
     uint64_t extent;  // of dynamic shared memory: how many bytes the launch gave
     int owner;        // 1 + the rank of another thread block whose shared memory it is, or 0
     char text[256];  // an assertion's expression, a fault of the host
+
+    Failure& of(const Thread& one) {  // whose fault it is
+        thread = one.index, block = one.block->index;
+        return *this;
+    }
+    Failure& beside(const void* where, const Thread& other) {  // the other side of it
+        other_site = where, other_thread = other.index, other_block = other.block->index;
+        return *this;
+    }
+    Failure& says(const char* words) { return strncpy(text, words, sizeof(text) - 1), *this; }
 };
 
 inline Failure failure_at(Kind kind, int error, const void* site) {

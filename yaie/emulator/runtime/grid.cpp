@@ -135,13 +135,11 @@ int num_cores() {
 }
 
 void run_grid(const Launch& launch) {
-    const uint3 g = launch.grid, b = launch.thread_block;
-    const uint3 t = team_of(launch);
-    const uint64_t team = (uint64_t)t.x * t.y * t.z, all = (uint64_t)g.x * g.y * g.z / team;
+    const uint64_t team = team_size(launch), all = volume(launch.grid) / team;
     const uint64_t most = (settings.most_blocks + team - 1) / team;
     Grid grid{&launch, settings.schedule, all, most && most < all ? most : all};
     const bool checking = launch.checked && observer;
-    const uint64_t threads = grid.num_running * b.x * b.y * b.z;
+    const uint64_t threads = grid.num_running * volume(launch.thread_block);
     // The checker needs a single order of events; where the shared arrays of several thread blocks
     // are is known of the OS thread that launches.
     const bool one = checking || team > 1 || threads < worth_waking;
@@ -229,12 +227,10 @@ uint32_t emulator_shared_rank(const void* address) {
     return core.rank_of(owner ? *owner : *core.here);
 }
 void emulator_cluster_arrive(int releases) {
-    this_core->need_cluster(__builtin_return_address(0));
-    this_core->team_arrive(releases, __builtin_return_address(0));
+    this_core->gather(false, releases, __builtin_return_address(0));
 }
 void emulator_cluster_wait(int acquires) {
-    this_core->need_cluster(__builtin_return_address(0));
-    this_core->team_wait(acquires, __builtin_return_address(0));
+    this_core->gather_wait(false, acquires, __builtin_return_address(0));
 }
 // What a kernel with __cluster_dims__ calls first: the launch begins anew as one of such clusters.
 void emulator_cluster_dims(unsigned x, unsigned y, unsigned z) {
@@ -282,7 +278,9 @@ int emulator_sync_threads(Vote vote, int predicate) {
     return this_core->sync_threads(vote, predicate, __builtin_return_address(0));
 }
 
-void emulator_sync_team(int of_grid) { this_core->team_sync(of_grid, __builtin_return_address(0)); }
+void emulator_sync_team(int of_grid) {
+    this_core->gather_sync(of_grid, __builtin_return_address(0));
+}
 int emulator_is_cooperative() { return this_core->launch->cooperative; }
 
 uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
@@ -315,9 +313,7 @@ int emulator_print(const char* format, ...) {
 }
 
 void emulator_assert_failed(const char* expression, const char*, int) {
-    Failure failure = failure_at(Kind::assertion, 710, __builtin_return_address(0));
-    snprintf(failure.text, sizeof(failure.text), "%s", expression);
-    fail_here(failure);
+    fail_here(failure_at(Kind::assertion, 710, __builtin_return_address(0)).says(expression));
 }
 
 void emulator_trap() {

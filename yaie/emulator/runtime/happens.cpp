@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core.h"
+
 namespace emulator {
 
 bool Seen::has(uint32_t thread, uint32_t time) const {
@@ -123,14 +125,20 @@ void HappensBefore::barrier() {
     highest_ = floor_ + 2;
 }
 
+void HappensBefore::join(More& to, uint32_t thread) {
+    if (!used_[thread]) return;
+    const More& one = more_[thread];
+    join(to.acquired, one.acquired);
+    join(to.acquired, one.pending);
+    join(to.fenced, one.fenced);
+    to.fenced_here.join(one.fenced_here);
+}
+
 void HappensBefore::barrier(uint32_t first, uint32_t end) {
     More all;
     for (uint32_t thread = first; thread < end; ++thread) {
         join(all.acquired, seen_by(thread));
-        if (!used_[thread]) continue;
-        join(all.acquired, more_[thread].pending);
-        join(all.fenced, more_[thread].fenced);
-        all.fenced_here.join(more_[thread].fenced_here);
+        join(all, thread);
     }
     for (uint32_t thread = first; thread < end; ++thread) more(thread) = all, advance(thread);
 }
@@ -147,24 +155,17 @@ bool HappensBefore::has_met(uint32_t thread, uint32_t first, uint32_t end) const
 void HappensBefore::join(uint32_t warp, uint32_t lanes) {
     uint32_t joined[32] = {};
     bool any_more = false;
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const uint32_t lane = __builtin_ctz(rest), thread = warp * 32 + lane;
+    for (uint32_t lane : Lanes{lanes}) {
+        const uint32_t thread = warp * 32 + lane;
         const uint32_t* known = &known_[(size_t)thread * 32];
         for (int i = 0; i < 32; ++i) joined[i] = std::max(joined[i], known[i]);
         joined[lane] = std::max(joined[lane], now(thread, false));
         any_more |= used_[thread] != 0;
     }
     More all;
-    for (uint32_t rest = any_more ? lanes : 0; rest; rest &= rest - 1) {
-        const uint32_t thread = warp * 32 + __builtin_ctz(rest);
-        if (!used_[thread]) continue;
-        join(all.acquired, more_[thread].acquired);
-        join(all.acquired, more_[thread].pending);
-        join(all.fenced, more_[thread].fenced);
-        all.fenced_here.join(more_[thread].fenced_here);
-    }
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const uint32_t thread = warp * 32 + __builtin_ctz(rest);
+    for (uint32_t lane : Lanes{any_more ? lanes : 0}) join(all, warp * 32 + lane);
+    for (uint32_t lane : Lanes{lanes}) {
+        const uint32_t thread = warp * 32 + lane;
         std::copy(joined, joined + 32, &known_[(size_t)thread * 32]);
         advance(thread);
         if (any_more) more(thread) = all;

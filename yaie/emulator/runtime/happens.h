@@ -108,6 +108,7 @@ class HappensBefore {
     };
 
     More& more(uint32_t thread);
+    void join(More& to, uint32_t thread);  // what it has, and would acquire by a fence
     void join_earlier(std::vector<uint32_t>& to, const std::vector<uint32_t>& from);
     Object& at(uintptr_t address, bool until_end);
 

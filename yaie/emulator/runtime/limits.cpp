@@ -76,60 +76,49 @@ void forget_refusals() {
 }
 
 int refuse(const Launch& launch, const void* site) {
-    const uint3 g = launch.grid, b = launch.thread_block;
-    const std::string kernel = base_name(launch.name);
+    const uint3 g = launch.grid, b = launch.thread_block, c = launch.cluster;
     char launched[128];
     words_of(launch, launched, sizeof(launched));
     launched_at = site;
-    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    if (threads == 0) return note_refusal(9, site, "%s: a thread block needs threads", launched);
+    auto refused = [&](int error, const char* words, auto... values) {
+        char why[200];
+        snprintf(why, sizeof(why), words, values...);
+        return note_refusal(error, site, "%s: %s", launched, why);
+    };
+    const uint64_t threads = volume(b), blocks = team_size(launch), cluster = volume(c);
+    if (threads == 0) return refused(9, "a thread block needs threads");
     if (threads > 1024 || b.x > 1024 || b.y > 1024) {
-        return note_refusal(9, site, "%s: %llu threads per thread block, at most 1024 are allowed",
-                            launched, (unsigned long long)threads);
+        return refused(9, "%llu threads per thread block, at most 1024 are allowed",
+                       (unsigned long long)threads);
     }
-    if (b.z > 64) return note_refusal(9, site, "%s: blockDim.z is %u, at most 64", launched, b.z);
-    if (g.x == 0 || g.y == 0 || g.z == 0) {
-        return note_refusal(9, site, "%s: a grid needs thread blocks", launched);
-    }
-    if (g.x > 0x7fffffffu) {
-        return note_refusal(9, site, "%s: gridDim.x is %u, at most 2147483647", launched, g.x);
-    }
-    if (g.y > 65535 || g.z > 65535) {
-        const char axis = g.y > 65535 ? 'y' : 'z';
-        const unsigned given = g.y > 65535 ? g.y : g.z;
-        return note_refusal(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
-    }
-    const uint3 c = launch.cluster, t = team_of(launch);
-    const uint64_t blocks = (uint64_t)t.x * t.y * t.z, cluster = (uint64_t)c.x * c.y * c.z;
+    if (b.z > 64) return refused(9, "blockDim.z is %u, at most 64", b.z);
+    if (volume(g) == 0) return refused(9, "a grid needs thread blocks");
+    if (g.x > 0x7fffffffu) return refused(9, "gridDim.x is %u, at most 2147483647", g.x);
+    if (g.y > 65535) return refused(9, "gridDim.y is %u, at most 65535", g.y);
+    if (g.z > 65535) return refused(9, "gridDim.z is %u, at most 65535", g.z);
     const uint64_t all = blocks * pitch_of(launch, (uint32_t)threads, blocks == 1);
     if (all > most_together) {
-        return note_refusal(720, site, "%s: the threads of a %s run together, here at most %llu, not "
-                            "%llu (a thread block of several counts in whole warps, or warp groups)",
-                            launched, launch.cooperative ? "cooperative launch" : "cluster",
-                            (unsigned long long)most_together, (unsigned long long)all);
+        return refused(720, "the threads of a %s run together, here at most %llu, not %llu (a thread "
+                       "block of several counts in whole warps, or warp groups)",
+                       launch.cooperative ? "cooperative launch" : "cluster",
+                       (unsigned long long)most_together, (unsigned long long)all);
     }
-    if (cluster < 1 || cluster > 8 || g.x % c.x || g.y % c.y || g.z % c.z ||
-        (cluster > 1 && launch.cooperative)) {
-        return note_refusal(912, site, "%s: clusters of (%u, %u, %u): at most 8 thread blocks, of which "
-                            "the grid is a multiple in each dimension%s", launched, c.x, c.y, c.z,
-                            launch.cooperative ? "; not in a cooperative launch" : "");
+    if (cluster < 1 || cluster > 8 || g.x % c.x || g.y % c.y || g.z % c.z) {
+        return refused(912, "clusters of (%u, %u, %u): at most 8 thread blocks, of which the grid is a "
+                       "multiple in each dimension", c.x, c.y, c.z);
     }
-    const size_t fixed = static_bytes(kernel);
+    const size_t fixed = static_bytes(base_name(launch.name));
     if (launch.shared_bytes + fixed <= without_asking) return 0;
     const size_t allowed = allowance(launch.file, launch.name).bytes;
     if (allowed == without_asking && launch.shared_bytes <= allowed) {
-        return note_refusal(1, site,
-                            "%s: %zu bytes of dynamic shared memory and %zu of static are more than "
-                            "%zu; cudaFuncSetAttribute with "
-                            "cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
-                            launched, launch.shared_bytes, fixed, allowed);
+        return refused(1, "%zu bytes of dynamic shared memory and %zu of static are more than %zu; "
+                       "cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize allows "
+                       "more", launch.shared_bytes, fixed, allowed);
     }
     if (launch.shared_bytes <= allowed) return 0;
-    return note_refusal(1, site,
-                        "%s: %zu bytes of dynamic shared memory, %zu are allowed; "
-                        "cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize allows "
-                        "more",
-                        launched, launch.shared_bytes, allowed);
+    return refused(1, "%zu bytes of dynamic shared memory, %zu are allowed; cudaFuncSetAttribute with "
+                   "cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
+                   launch.shared_bytes, allowed);
 }
 
 void refuse_running(int error, const char* words, ...) {
@@ -170,8 +159,7 @@ int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
 
 // What a kernel with __launch_bounds__ calls first.
 void emulator_launch_bounds(unsigned most) {
-    const uint3 b = this_core->launch->thread_block;
-    const unsigned threads = b.x * b.y * b.z;
+    const unsigned threads = (unsigned)volume(this_core->launch->thread_block);
     if (threads <= most) return;
     refuse_running(1, "%u threads per thread block, its __launch_bounds__ allow %u", threads, most);
 }

@@ -1,5 +1,4 @@
 // The products of warp groups (wgmma): what they read, and the registers that they use meanwhile.
-#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
@@ -109,8 +108,7 @@ void Checker::use_registers(Core& core, const Span* spans, size_t count, bool ac
         if (known->written > mine.fenced) {
             Failure finding = describe(core, Kind::missing_fence, site);
             finding.other_site = known->writer;
-            snprintf(finding.text, sizeof(finding.text), accumulates ? "accumulators" : "fragments");
-            add(finding);
+            add(finding.says(accumulates ? "accumulators" : "fragments"));
             known->written = 0;
         }
         known->accumulates = accumulates;
@@ -124,9 +122,7 @@ void Checker::use_registers(Core& core, const Span* spans, size_t count, bool ac
 void Checker::end_products(Core& core) {
     for (const Registers& one : products_[core.current->linear].registers) {
         if (!one.pending || !one.accumulates || threads_were_killed_) continue;
-        Failure finding = describe(core, Kind::pending_registers, one.site);
-        snprintf(finding.text, sizeof(finding.text), "end");
-        add(finding);
+        add(describe(core, Kind::pending_registers, one.site).says("end"));
     }
 }
 
@@ -149,8 +145,7 @@ void Checker::touch_registers(Core& core, uintptr_t address, size_t size, Access
         Failure finding = describe(core, Kind::pending_registers, site);
         finding.access = kind;
         finding.other_site = one.site;
-        snprintf(finding.text, sizeof(finding.text), one.accumulates ? "accumulators" : "fragments");
-        add(finding);
+        add(finding.says(one.accumulates ? "accumulators" : "fragments"));
     }
 }
 

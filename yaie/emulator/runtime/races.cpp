@@ -1,5 +1,4 @@
 // Finds races, which are unordered accesses to one address, and reads of uninitialized memory.
-#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
@@ -208,7 +207,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     if (lost && size <= sizeof(stored_.before)) {
         stored_ = {true, address, size, {}, finding_of(core, Kind::race, site, range, address, size,
                                                        kind, last)};
-        snprintf(stored_.finding.text, sizeof(stored_.finding.text), "lost");
+        stored_.finding.says("lost");
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
     }
     const Stamp& earlier = conflict.earlier;

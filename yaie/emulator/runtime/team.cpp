@@ -32,19 +32,24 @@ unsigned char* end_of_new_memory() {
 }  // namespace
 
 uint3 Core::index_of_block(uint64_t team, uint32_t thread) const {
-    const uint3 g = launch->grid, t = team_of(*launch);
-    const uint3 first = index_of(team, {g.x / t.x, g.y / t.y, g.z / t.z});
-    const uint3 rest = index_of(thread / pitch, t);
-    return {first.x * t.x + rest.x, first.y * t.y + rest.y, first.z * t.z + rest.z};
+    const uint3 g = launch->grid, c = launch->cluster;
+    const uint64_t number = team * blocks.size() + thread / pitch;
+    const uint3 first = index_of(number / cluster, {g.x / c.x, g.y / c.y, g.z / c.z});
+    const uint3 rest = index_of(number % cluster, c);
+    return {first.x * c.x + rest.x, first.y * c.y + rest.y, first.z * c.z + rest.z};
 }
 
 void Core::prepare_blocks() {
-    const uint3 t = team_of(*launch), c = launch->cluster;
-    blocks.resize(t.x * t.y * t.z);
-    cluster = c.x * c.y * c.z;
+    blocks.resize(team_size(*launch));
+    cluster = (uint32_t)volume(launch->cluster);
     while (shared_.size() < blocks.size()) shared_.push_back(end_of_new_memory());
     pitch = pitch_of(*launch, count, blocks.size() == 1);
     slots = pitch * (uint32_t)blocks.size();
+    gatherings_.clear();
+    for (uint32_t first = 0; first < slots; first += cluster * pitch) {
+        gatherings_.push_back({first, first + cluster * pitch});
+    }
+    gatherings_.push_back({0, slots});
     size_t room = statics_size_ = 0;
     if (blocks.size() > 1) {
         const Module module = module_around(code.begin);
@@ -61,7 +66,7 @@ void Core::prepare_blocks() {
         const ptrdiff_t shift = i ? (ptrdiff_t)(memory + room * (i - 1) - statics_) : 0;
         const uint32_t first = pitch * (uint32_t)i;
         blocks[i] = {index_of_block(team_number, first), shared_[i], shared_[i] - bytes, shift, first,
-                     count, 0, 0, 0, 0, 0, nullptr, {}};
+                     count, 0, 0, 0, 0, 0, 0, nullptr, {}};
     }
 }
 
@@ -90,62 +95,62 @@ void* Core::mapped(const void* address, uint32_t rank, const void* site) {
     return (char*)address + (is_static ? to.shift - from->shift : to.shared_end - from->shared_end);
 }
 
-void Core::need_cluster(const void* site) {
-    if (!launch->cooperative) return;
-    fault(*this, Kind::deadlock, site, nullptr,
-          "the cluster, which a cooperative launch does not have here");
+Gathering& Core::gathering(const Thread& thread, bool of_grid) {
+    return of_grid ? gatherings_.back() : gatherings_[(thread.block - &blocks[0]) / cluster];
 }
 
-void Core::team_sync(bool of_grid, const void* site) {
-    if (!of_grid) need_cluster(site);
+void Core::gather_sync(bool of_grid, const void* site) {
     if (of_grid && !launch->cooperative) {
         fault(*this, Kind::deadlock, site, nullptr,
               "the grid, which cudaLaunchCooperativeKernel has not launched");
     }
-    team_arrive(true, site, true);
-    team_wait(true, site);
+    gather(of_grid, true, site, true);
+    gather_wait(of_grid, true, site);
 }
 
-void Core::team_arrive(bool releases, const void* site, bool waits) {
+void Core::gather(bool of_grid, bool releases, const void* site, bool waits) {
     if (attention) attend(site);
     Thread& me = *current;
-    if (me.team_phase) {
+    if (me.gathered[of_grid]) {
         fault(*this, Kind::cluster, site, nullptr,
               "arrives at the cluster's barrier again, without having waited there");
     }
-    me.team_phase = team_phase_;
+    Gathering& here = gathering(me, of_grid);
+    me.gathered[of_grid] = here.phase;
     me.site = site;
-    ++at_team_;
-    all_sync_ &= waits;
-    if (checking) observer->team_arrive(*this, releases);
-    release_team();
+    ++here.arrived;
+    here.all_sync &= waits;
+    if (checking) observer->gives(*this, &here, releases);
+    release(here);
 }
 
-void Core::team_wait(bool acquires, const void* site) {
+void Core::gather_wait(bool of_grid, bool acquires, const void* site) {
     Thread& me = *current;
-    if (!me.team_phase) {
+    if (!me.gathered[of_grid]) {
         fault(*this, Kind::cluster, site, nullptr,
               "waits at the cluster's barrier, where it has not arrived");
     }
-    if (me.team_phase == team_phase_) suspend(State::at_team, site);
-    me.team_phase = 0;
-    if (checking && acquires) observer->team_seen(*this);
+    Gathering& here = gathering(me, of_grid);
+    if (me.gathered[of_grid] == here.phase) suspend(State::at_team, site, &here);
+    me.gathered[of_grid] = 0;
+    if (checking && acquires) observer->takes(*this, &here, me.linear);
 }
 
 // A cluster's barrier is that of the threads that have not ended, a grid's that of all but those that
 // the checker has ended.
-void Core::release_team() {
-    const uint32_t all = (uint32_t)order_.size();
-    const uint32_t awaited = launch->cooperative ? all - killed_ : alive_ + left_;
-    if (!at_team_ || at_team_ < awaited) return;
-    async.progress();
-    if (checking) observer->team_passes(*this, all_sync_ && at_team_ + killed_ == all);
-    ++team_phase_;
-    at_team_ = left_ = 0;
-    all_sync_ = true;
-    for (uint32_t i = 0; i < slots; ++i) {
-        if (threads[i].state == State::at_team) threads[i].state = State::ready;
+void Core::release(Gathering& one) {
+    if (!one.arrived) return;
+    uint32_t all = 0, alive = 0, killed = 0;
+    for (uint32_t i = one.first / pitch; i < one.end / pitch; ++i) {
+        all += count, alive += blocks[i].alive, killed += blocks[i].killed;
     }
+    const bool of_grid = &one == &gatherings_.back();
+    if (one.arrived < (of_grid ? all - killed : alive + one.left)) return;
+    async.progress();
+    const bool all_wait = one.all_sync && one.arrived + killed == all;
+    if (checking) observer->gathered(*this, one, all_wait);
+    one = {one.first, one.end, one.phase + 1};
+    wake(State::at_team, &one);
 }
 
 }  // namespace emulator

@@ -40,8 +40,7 @@ long long integer(const Type& type, uintptr_t value) {
 
 void Checker::undefined(Core& core, Kind kind, const void* site, const char* text) {
     core.busy = 1;
-    Failure finding = describe(core, kind, site);
-    snprintf(finding.text, sizeof(finding.text), "%s", text);
+    const Failure finding = describe(core, kind, site).says(text);
     if (kind == Kind::out_of_bounds) refuse(core, finding);  // which would hit another variable
     add(finding);
     core.busy = 0;

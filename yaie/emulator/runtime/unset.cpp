@@ -23,7 +23,7 @@ void Checker::unset(Core& core, void* variable, size_t size, size_t item, const 
         size = all.back().size;
         all.pop_back();
     }
-    memset(core.stacks.marks(variable), item != 0, size);
+    memset(core.stacks.marks(variable), item != 0 && name, size);
     if (any_products_) forget_fragments(thread.linear, begin, size);
 }
 
@@ -63,7 +63,7 @@ void Checker::touch_own(Core& core, uintptr_t address, size_t size, Access kind,
         finding.size = (int)one.item;
         finding.offset = (int64_t)(address - one.begin);
         finding.extent = one.size;
-        strncpy(finding.text, one.name, sizeof(finding.text) - 1);
+        finding.says(one.name);
     }
     own_[me] = {true, address, size - (size_t)(first - marks), {}, finding};
 }

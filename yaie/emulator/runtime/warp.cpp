@@ -35,48 +35,38 @@ bool is_shuffle(Collective operation) {
 
 // The result of an operation that returns the same value to every lane.
 uint64_t reduce(Collective operation, const Thread* warp, uint32_t lanes) {
-    uint32_t total = 0, ballot = 0, both = ~0u, any = 0, odd = 0;
-    uint32_t smallest = ~0u, largest = 0;
-    int32_t least = INT32_MAX, most = INT32_MIN;
+    const uint64_t first = warp[*Lanes{lanes}].value;
+    uint32_t total = (uint32_t)first, ballot = 0;
     bool equal = true;
-    const uint64_t first = warp[__builtin_ctz(lanes)].value;
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const uint32_t lane = __builtin_ctz(rest);
+    for (uint32_t lane : Lanes{lanes}) {
         const uint32_t value = (uint32_t)warp[lane].value;
-        total += value;
         ballot |= (value != 0 ? 1u : 0u) << lane;
-        both &= value;
-        any |= value;
-        odd ^= value;
-        smallest = value < smallest ? value : smallest;
-        largest = value > largest ? value : largest;
-        least = (int32_t)value < least ? (int32_t)value : least;
-        most = (int32_t)value > most ? (int32_t)value : most;
         equal = equal && warp[lane].value == first;
+        if (lane == *Lanes{lanes}) continue;
+        switch (operation) {
+            case Collective::add: total += value; break;
+            case Collective::min_signed: if ((int32_t)value < (int32_t)total) total = value; break;
+            case Collective::max_signed: if ((int32_t)value > (int32_t)total) total = value; break;
+            case Collective::min_unsigned: if (value < total) total = value; break;
+            case Collective::max_unsigned: if (value > total) total = value; break;
+            case Collective::bit_and: total &= value; break;
+            case Collective::bit_or: total |= value; break;
+            case Collective::bit_xor: total ^= value; break;
+            default: break;
+        }
     }
     switch (operation) {
         case Collective::any: return ballot != 0;
         case Collective::all: return ballot == lanes;
         case Collective::ballot: return ballot;
         case Collective::match_all: return equal ? lanes : 0;
-        case Collective::add: return total;
-        case Collective::min_signed: return (uint32_t)least;
-        case Collective::max_signed: return (uint32_t)most;
-        case Collective::min_unsigned: return smallest;
-        case Collective::max_unsigned: return largest;
-        case Collective::bit_and: return both;
-        case Collective::bit_or: return any;
-        case Collective::bit_xor: return odd;
-        default: return 0;
+        default: return total;
     }
 }
 
 uint32_t equal_lanes(const Thread* warp, uint32_t lanes, uint64_t value) {
     uint32_t equal = 0;
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        const uint32_t lane = __builtin_ctz(rest);
-        if (warp[lane].value == value) equal |= 1u << lane;
-    }
+    for (uint32_t lane : Lanes{lanes}) equal |= (warp[lane].value == value ? 1u : 0u) << lane;
     return equal;
 }
 
@@ -122,21 +112,17 @@ void Core::try_converge(uint32_t warp) {
     uint32_t rest = warps_[warp].converging;
     if (!rest) return;
     Thread* lanes = &threads[warp * 32];
-    for (uint32_t alive = warps_[warp].alive; alive; alive &= alive - 1) {
-        const Thread& lane = lanes[__builtin_ctz(alive)];
-        if (lane.state == State::fresh || can_run(&lane)) return;
+    for (uint32_t lane : Lanes{warps_[warp].alive}) {
+        if (lanes[lane].state == State::fresh || can_run(&lanes[lane])) return;
     }
     warps_[warp].converging = 0;
     while (rest) {
-        const void* site = lanes[__builtin_ctz(rest)].site;
+        const void* site = lanes[*Lanes{rest}].site;
         uint32_t together = 0;
-        for (uint32_t others = rest; others; others &= others - 1) {
-            const uint32_t lane = __builtin_ctz(others);
-            if (lanes[lane].site == site) together |= 1u << lane;
-        }
-        for (uint32_t others = together; others; others &= others - 1) {
-            lanes[__builtin_ctz(others)].state = State::ready;
-            lanes[__builtin_ctz(others)].result = together;
+        for (uint32_t lane : Lanes{rest}) together |= (lanes[lane].site == site ? 1u : 0u) << lane;
+        for (uint32_t lane : Lanes{together}) {
+            lanes[lane].state = State::ready;
+            lanes[lane].result = together;
         }
         rest &= ~together;
     }
@@ -146,8 +132,8 @@ void Core::try_converge(uint32_t warp) {
 void Core::try_collective(uint32_t warp, uint32_t mask) {
     const uint32_t needed = mask & warps_[warp].alive;
     if (!needed || (warps_[warp].waiting & needed) != needed) return;
-    for (uint32_t rest = needed; rest; rest &= rest - 1) {
-        if (threads[warp * 32 + __builtin_ctz(rest)].mask != mask) return;
+    for (uint32_t lane : Lanes{needed}) {
+        if (threads[warp * 32 + lane].mask != mask) return;
     }
     if (checking) observer->meet(*this, warp, needed, needed == warps_[warp].alive);
     evaluate(warp, needed);
@@ -158,8 +144,8 @@ void Core::evaluate(uint32_t warp, uint32_t lanes) {
     Thread* members = &threads[warp * 32];
     Collective reduced = Collective::none;
     uint64_t common = 0;
-    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
-        Thread& thread = members[__builtin_ctz(rest)];
+    for (uint32_t lane : Lanes{lanes}) {
+        Thread& thread = members[lane];
         thread.state = State::ready;
         if (is_shuffle(thread.operation)) {
             const uint32_t source = source_lane(thread);

@@ -8,13 +8,7 @@ namespace cooperative_groups {
 
 template <class Group, class To, class From>
 EMULATOR_INLINE void memcpy_async(const Group& group, To* to, const From* from, size_t bytes) {
-    const size_t words = ((size_t)to | (size_t)from) % 4 ? 0 : bytes / 4;
-    for (size_t i = group.thread_rank(); i < words; i += group.size()) {
-        __pipeline_memcpy_async((unsigned*)to + i, (const unsigned*)from + i, 4);
-    }
-    for (size_t i = words * 4 + group.thread_rank(); i < bytes; i += group.size()) {
-        ((char*)to)[i] = ((const char*)from)[i];
-    }
+    emulator::copy_share(to, from, bytes, group.thread_rank(), group.size());
     __pipeline_commit();
 }
 

@@ -45,4 +45,33 @@ EMULATOR_INLINE Storage& private_storage() {
 }
 
 }  // namespace detail
+// Scans without the total, and sums, for a class that has scans with it.
+#define EMULATOR_SCANS(Items, Value, Result)                                                 \
+    template <Items class Operation>                                                         \
+    EMULATOR_INLINE void InclusiveScan(Value, Result, Operation operation) {                 \
+        T total;                                                                             \
+        InclusiveScan(value, result, operation, total);                                      \
+    }                                                                                        \
+    template <Items class Operation>                                                         \
+    EMULATOR_INLINE void ExclusiveScan(Value, Result, T initial, Operation operation) {      \
+        T total;                                                                             \
+        ExclusiveScan(value, result, initial, operation, total);                             \
+    }                                                                                        \
+    template <Items class Operation = Add>                                                   \
+    EMULATOR_INLINE void InclusiveSum(Value, Result, T& total) {                             \
+        InclusiveScan(value, result, Operation(), total);                                    \
+    }                                                                                        \
+    template <Items class Operation = Add>                                                   \
+    EMULATOR_INLINE void ExclusiveSum(Value, Result, T& total) {                             \
+        ExclusiveScan(value, result, T(), Operation(), total);                               \
+    }                                                                                        \
+    template <Items class Operation = Add>                                                   \
+    EMULATOR_INLINE void InclusiveSum(Value, Result) {                                       \
+        InclusiveScan(value, result, Operation());                                           \
+    }                                                                                        \
+    template <Items class Operation = Add>                                                   \
+    EMULATOR_INLINE void ExclusiveSum(Value, Result) {                                       \
+        ExclusiveScan(value, result, T(), Operation());                                      \
+    }
+
 }  // namespace cub

@@ -19,23 +19,13 @@ EMULATOR_INLINE void bind_copies(Sync&) {}
 // By one thread, or shared by the threads of a group; `Sync` is a barrier or a pipeline.
 template <class To, class From, class Sync>
 EMULATOR_INLINE void memcpy_async(To* to, const From* from, size_t bytes, Sync& sync) {
-    const size_t words = ((size_t)to | (size_t)from) % 4 ? 0 : bytes / 4;
-    for (size_t i = 0; i < words; ++i) {
-        __pipeline_memcpy_async((unsigned*)to + i, (const unsigned*)from + i, 4);
-    }
+    emulator::copy_share(to, from, bytes, 0, 1);
     bind_copies(sync);
-    for (size_t i = words * 4; i < bytes; ++i) ((char*)to)[i] = ((const char*)from)[i];
 }
 template <class Group, class To, class From, class Sync>
 EMULATOR_INLINE void memcpy_async(const Group& group, To* to, const From* from, size_t bytes, Sync& sync) {
-    const size_t words = ((size_t)to | (size_t)from) % 4 ? 0 : bytes / 4;
-    for (size_t i = group.thread_rank(); i < words; i += group.size()) {
-        __pipeline_memcpy_async((unsigned*)to + i, (const unsigned*)from + i, 4);
-    }
+    emulator::copy_share(to, from, bytes, group.thread_rank(), group.size());
     bind_copies(sync);
-    for (size_t i = words * 4 + group.thread_rank(); i < bytes; i += group.size()) {
-        ((char*)to)[i] = ((const char*)from)[i];
-    }
 }
 
 }  // namespace cuda

@@ -19,7 +19,7 @@ struct Launch {
     const char* name;
     bool checked;  // whether the file reports its loads and stores
     bool cooperative;  // all thread blocks run together, and may wait for each other
-    uint3 cluster;     // those that do so otherwise
+    uint3 cluster;     // those that reach each other's shared memory, and run together in any launch
     bool has_cluster;  // the launch says so itself
 };
 
@@ -29,7 +29,7 @@ enum class Collective : int {
     match_all, add, min_signed, max_signed, min_unsigned, max_unsigned, bit_and, bit_or, bit_xor,
 };
 
-enum class Vote : int { none, count, both, either };  // what a barrier returns
+enum class Vote : int { none, by_count, by_and, by_or };  // what a barrier returns
 
 }  // namespace emulator
 
@@ -63,7 +63,7 @@ void emulator_cluster_dims(unsigned x, unsigned y, unsigned z);
 void emulator_cluster_arrive(int releases);
 void emulator_cluster_wait(int acquires);
 int emulator_is_cooperative(void);
-// In checked mode: a local variable without a value, of elements of `item` bytes; its end.
+// In checked mode: a local variable, of elements of `item` bytes, without a value if it has a name; its end.
 void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)
     __attribute__((nothrow));
 void emulator_end_unset(void* variable) __attribute__((nothrow));

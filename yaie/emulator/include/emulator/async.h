@@ -17,25 +17,6 @@ struct Span {  // bytes that an operation reads or writes
     size_t size;
 };
 
-// What completes an operation: bytes on an mbarrier, or a group of its thread that is waited for.
-enum class Completion : int { mbarrier, bulk_group };
-
-// An operation that one thread starts. All is copied when it is issued; `perform` gets the copy of
-// `data` when the operation lands, and must not wait.
-struct AsyncOperation {
-    const Span* reads;
-    size_t num_reads;
-    const Span* writes;
-    size_t num_writes;
-    void (*perform)(void* data);
-    const void* data;
-    size_t data_size;
-    Completion completion;
-    uint64_t* mbarrier;  // null unless it is completed by an mbarrier
-    uint32_t bytes;      // by which it reduces the mbarrier's pending bytes
-    bool reduces;        // it changes what it writes by atomic operations
-};
-
 // What a fence orders: generic accesses to memory with those of asynchronous operations, or mbarrier_init.
 enum class Proxy : int { shared, global, mbarrier_init };
 constexpr int num_proxies = 3;
@@ -72,7 +53,6 @@ int emulator_mbarrier_wait(uint64_t* barrier, uint64_t phase, int by_parity);
 
 void emulator_named_barrier(int id, int threads, int waits);  // threads 0: all of the thread block
 
-void emulator_issue(const emulator::AsyncOperation* operation);
 void emulator_bulk_commit(void);
 void emulator_bulk_wait(size_t groups_in_flight, int only_reads);
 void emulator_copies_arrive(uint64_t* barrier, int counted);  // cp.async.mbarrier.arrive(.noinc)

@@ -54,13 +54,11 @@ struct ProductCall {  // lives until the whole warp group has issued it
 }  // namespace emulator
 
 extern "C" {
-// These two fill in an operation, to be issued immediately; it is kept until the next call.
-// A copy of a box, counted by an mbarrier or, of a store, by a group.
-const emulator::AsyncOperation* emulator_box_copy(const void* map, int rank, const int* at, void* shared,
-                                             int store, uint64_t* barrier);
-// A copy of bytes without a tensor; `barrier` null: counted by a group.
-const emulator::AsyncOperation* emulator_bytes_copy(void* to, const void* from, uint32_t bytes,
-                                               uint64_t* barrier);
+// Starts a copy of a box, counted by an mbarrier or, of a store, by a group.
+void emulator_copy_box(const void* map, int rank, const int* at, void* shared, int store,
+                       uint64_t* barrier);
+// Of bytes without a tensor; `barrier` null: counted by a group.
+void emulator_copy_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier);
 void emulator_prepare_product(emulator::ProductCall* call);  // fills in the rest of a product
 
 // cuTensorMapEncodeTiled; returns a CUresult.

@@ -64,6 +64,17 @@ struct BrainFormat {  // bfloat16: the upper half of a float
     static float decode(unsigned short brain) { return bits_float((unsigned int)brain << 16); }
 };
 
+// An operator of one number or of a pair, the assignment that goes with it, and the function.
+#define EMULATOR_OPERATOR(T, sign, name, result)                                              \
+    friend T operator sign(T a, T b) { return result; }                                       \
+    friend T& operator sign##=(T& a, T b) { return a = a sign b; }                            \
+    friend T name(T a, T b) { return a sign b; }
+// Functions of one number, as hexp and h2exp.
+#define EMULATOR_FUNCTIONS(each)                                                              \
+    each(exp, expf(x)) each(exp2, exp2f(x)) each(log, logf(x)) each(log2, log2f(x))           \
+    each(sqrt, sqrtf(x)) each(rsqrt, 1.0f / sqrtf(x)) each(rcp, 1.0f / x) each(sin, sinf(x))  \
+    each(cos, cosf(x)) each(floor, floorf(x)) each(ceil, ceilf(x)) each(rint, rintf(x))
+
 template <class Format>
 struct Pair;
 
@@ -87,26 +98,22 @@ struct Small {
         return Small((double)(float)a * (double)(float)b + (double)(float)c);
     }
 
-    friend Small operator+(Small a, Small b) { return Small((float)a + (float)b); }
-    friend Small operator-(Small a, Small b) { return Small((float)a - (float)b); }
-    friend Small operator*(Small a, Small b) { return Small((float)a * (float)b); }
-    friend Small operator/(Small a, Small b) { return Small((float)a / (float)b); }
+    EMULATOR_OPERATOR(Small, +, __hadd, (float)a + (float)b)
+    EMULATOR_OPERATOR(Small, -, __hsub, (float)a - (float)b)
+    EMULATOR_OPERATOR(Small, *, __hmul, (float)a * (float)b)
+    EMULATOR_OPERATOR(Small, /, __hdiv, (float)a / (float)b)
     friend Small operator-(Small a) { return from_bits((unsigned short)(a.bits ^ 0x8000u)); }
-    friend Small& operator+=(Small& a, Small b) { return a = a + b; }
-    friend Small& operator-=(Small& a, Small b) { return a = a - b; }
-    friend Small& operator*=(Small& a, Small b) { return a = a * b; }
-    friend Small& operator/=(Small& a, Small b) { return a = a / b; }
-    friend bool operator==(Small a, Small b) { return (float)a == (float)b; }
-    friend bool operator!=(Small a, Small b) { return (float)a != (float)b; }
-    friend bool operator<(Small a, Small b) { return (float)a < (float)b; }
-    friend bool operator<=(Small a, Small b) { return (float)a <= (float)b; }
-    friend bool operator>(Small a, Small b) { return (float)a > (float)b; }
-    friend bool operator>=(Small a, Small b) { return (float)a >= (float)b; }
+#define EMULATOR_COMPARE(sign, name)                                                          \
+    friend bool operator sign(Small a, Small b) { return (float)a sign (float)b; }            \
+    friend bool name(Small a, Small b) { return a sign b; }
+    EMULATOR_COMPARE(==, __heq)
+    EMULATOR_COMPARE(!=, __hne)
+    EMULATOR_COMPARE(<, __hlt)
+    EMULATOR_COMPARE(<=, __hle)
+    EMULATOR_COMPARE(>, __hgt)
+    EMULATOR_COMPARE(>=, __hge)
+#undef EMULATOR_COMPARE
 
-    friend Small __hadd(Small a, Small b) { return a + b; }
-    friend Small __hsub(Small a, Small b) { return a - b; }
-    friend Small __hmul(Small a, Small b) { return a * b; }
-    friend Small __hdiv(Small a, Small b) { return a / b; }
     friend Small __hfma(Small a, Small b, Small c) { return fused(a, b, c); }
     friend Small __hneg(Small a) { return -a; }
     friend Small __habs(Small a) { return from_bits(a.bits & 0x7fffu); }
@@ -114,26 +121,15 @@ struct Small {
     friend Small __hmin(Small a, Small b) { return Small(fminf(a, b)); }
     friend Small __hmax_nan(Small a, Small b) { return a != a ? a : b != b ? b : __hmax(a, b); }
     friend Small __hmin_nan(Small a, Small b) { return a != a ? a : b != b ? b : __hmin(a, b); }
-    friend bool __heq(Small a, Small b) { return a == b; }
-    friend bool __hne(Small a, Small b) { return a != b; }
-    friend bool __hlt(Small a, Small b) { return a < b; }
-    friend bool __hle(Small a, Small b) { return a <= b; }
-    friend bool __hgt(Small a, Small b) { return a > b; }
-    friend bool __hge(Small a, Small b) { return a >= b; }
     friend bool __hisnan(Small a) { return (float)a != (float)a; }
     friend int __hisinf(Small a) { return isinf((float)a) ? ((float)a < 0 ? -1 : 1) : 0; }
-    friend Small hexp(Small a) { return Small(expf(a)); }
-    friend Small hexp2(Small a) { return Small(exp2f(a)); }
-    friend Small hlog(Small a) { return Small(logf(a)); }
-    friend Small hlog2(Small a) { return Small(log2f(a)); }
-    friend Small hsqrt(Small a) { return Small(sqrtf(a)); }
-    friend Small hrsqrt(Small a) { return Small(1.0f / sqrtf(a)); }
-    friend Small hrcp(Small a) { return Small(1.0f / (float)a); }
-    friend Small hsin(Small a) { return Small(sinf(a)); }
-    friend Small hcos(Small a) { return Small(cosf(a)); }
-    friend Small hfloor(Small a) { return Small(floorf(a)); }
-    friend Small hceil(Small a) { return Small(ceilf(a)); }
-    friend Small hrint(Small a) { return Small(rintf(a)); }
+#define EMULATOR_FUNCTION(name, value)                                                        \
+    friend Small h##name(Small a) {                                                           \
+        const float x = a;                                                                    \
+        return Small(value);                                                                  \
+    }
+    EMULATOR_FUNCTIONS(EMULATOR_FUNCTION)
+#undef EMULATOR_FUNCTION
 };
 
 template <class Format>
@@ -144,41 +140,29 @@ struct alignas(4) Pair {
     Pair() = default;
     Pair(S x, S y) : x(x), y(y) {}
 
-    friend Pair operator+(Pair a, Pair b) { return {a.x + b.x, a.y + b.y}; }
-    friend Pair operator-(Pair a, Pair b) { return {a.x - b.x, a.y - b.y}; }
-    friend Pair operator*(Pair a, Pair b) { return {a.x * b.x, a.y * b.y}; }
-    friend Pair operator/(Pair a, Pair b) { return {a.x / b.x, a.y / b.y}; }
-    friend Pair& operator+=(Pair& a, Pair b) { return a = a + b; }
-    friend Pair& operator-=(Pair& a, Pair b) { return a = a - b; }
-    friend Pair& operator*=(Pair& a, Pair b) { return a = a * b; }
-    friend Pair& operator/=(Pair& a, Pair b) { return a = a / b; }
+    EMULATOR_OPERATOR(Pair, +, __hadd2, Pair(a.x + b.x, a.y + b.y))
+    EMULATOR_OPERATOR(Pair, -, __hsub2, Pair(a.x - b.x, a.y - b.y))
+    EMULATOR_OPERATOR(Pair, *, __hmul2, Pair(a.x * b.x, a.y * b.y))
+    EMULATOR_OPERATOR(Pair, /, __h2div, Pair(a.x / b.x, a.y / b.y))
     friend Pair operator-(Pair a) { return {-a.x, -a.y}; }
     friend bool operator==(Pair a, Pair b) { return a.x == b.x && a.y == b.y; }
 
-    friend Pair __hadd2(Pair a, Pair b) { return a + b; }
-    friend Pair __hsub2(Pair a, Pair b) { return a - b; }
-    friend Pair __hmul2(Pair a, Pair b) { return a * b; }
-    friend Pair __h2div(Pair a, Pair b) { return a / b; }
     friend Pair __hfma2(Pair a, Pair b, Pair c) {
         return {S::fused(a.x, b.x, c.x), S::fused(a.y, b.y, c.y)};
     }
-    friend Pair __hneg2(Pair a) { return {-a.x, -a.y}; }
+    friend Pair __hneg2(Pair a) { return -a; }
     friend Pair __habs2(Pair a) { return {__habs(a.x), __habs(a.y)}; }
-    friend Pair __hmax2(Pair a, Pair b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
-    friend Pair __hmin2(Pair a, Pair b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
-    friend Pair __hmax2_nan(Pair a, Pair b) {
-        return {__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)};
-    }
-    friend Pair __hmin2_nan(Pair a, Pair b) {
-        return {__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)};
-    }
-    friend Pair h2exp(Pair a) { return {hexp(a.x), hexp(a.y)}; }
-    friend Pair h2exp2(Pair a) { return {hexp2(a.x), hexp2(a.y)}; }
-    friend Pair h2log(Pair a) { return {hlog(a.x), hlog(a.y)}; }
-    friend Pair h2log2(Pair a) { return {hlog2(a.x), hlog2(a.y)}; }
-    friend Pair h2sqrt(Pair a) { return {hsqrt(a.x), hsqrt(a.y)}; }
-    friend Pair h2rsqrt(Pair a) { return {hrsqrt(a.x), hrsqrt(a.y)}; }
-    friend Pair h2rcp(Pair a) { return {hrcp(a.x), hrcp(a.y)}; }
+#define EMULATOR_EACH(name, of)                                                               \
+    friend Pair name(Pair a, Pair b) { return {of(a.x, b.x), of(a.y, b.y)}; }
+    EMULATOR_EACH(__hmax2, __hmax)
+    EMULATOR_EACH(__hmin2, __hmin)
+    EMULATOR_EACH(__hmax2_nan, __hmax_nan)
+    EMULATOR_EACH(__hmin2_nan, __hmin_nan)
+#undef EMULATOR_EACH
+#define EMULATOR_FUNCTION(name, value)                                                        \
+    friend Pair h2##name(Pair a) { return {h##name(a.x), h##name(a.y)}; }
+    EMULATOR_FUNCTIONS(EMULATOR_FUNCTION)
+#undef EMULATOR_FUNCTION
     friend S __low2half(Pair a) { return a.x; }
     friend S __high2half(Pair a) { return a.y; }
     friend S __low2bfloat16(Pair a) { return a.x; }
@@ -200,3 +184,26 @@ EMULATOR_INLINE To cast(Small<Format> x) {
 }
 
 }  // namespace emulator
+#undef EMULATOR_OPERATOR
+#undef EMULATOR_FUNCTIONS
+
+// The functions of one type whose names hold its name.
+#define EMULATOR_SMALL(T, name)                                                               \
+    inline T __float2##name(float x) { return T(x); }                                         \
+    inline T __float2##name##_rn(float x) { return T(x); }                                    \
+    inline T __double2##name(double x) { return T(x); }                                       \
+    inline T __int2##name##_rn(int x) { return T((double)x); }                                \
+    inline float __##name##2float(T x) { return x; }                                          \
+    inline int __##name##2int_rn(T x) { return __float2int_rn(x); }                           \
+    inline int __##name##2int_rz(T x) { return __float2int_rz(x); }                           \
+    inline T __ushort_as_##name(unsigned short bits) { return T::from_bits(bits); }           \
+    inline T __short_as_##name(short bits) { return T::from_bits((unsigned short)bits); }     \
+    inline unsigned short __##name##_as_ushort(T x) { return x.bits; }                        \
+    inline short __##name##_as_short(T x) { return (short)x.bits; }                           \
+    inline T##2 make_##name##2(T x, T y) { return {x, y}; }                                   \
+    inline T##2 __halves2##name##2(T x, T y) { return {x, y}; }                               \
+    inline T##2 __##name##2##name##2(T x) { return {x, x}; }                                  \
+    inline T##2 __float2##name##2_rn(float x) { return {T(x), T(x)}; }                        \
+    inline T##2 __floats2##name##2_rn(float x, float y) { return {T(x), T(y)}; }              \
+    inline T##2 __float22##name##2_rn(float2 v) { return {T(v.x), T(v.y)}; }                  \
+    inline float2 __##name##22float2(T##2 v) { return {v.x, v.y}; }

@@ -7,20 +7,21 @@
 
 #include "launch.h"
 
-typedef enum cudaError {
-    cudaSuccess = 0,
-    cudaErrorInvalidValue = 1,
-    cudaErrorMemoryAllocation = 2,
-    cudaErrorInvalidConfiguration = 9,
-    cudaErrorInvalidDevicePointer = 17,
-    cudaErrorIllegalAddress = 700,
-    cudaErrorLaunchTimeout = 702,
-    cudaErrorAssert = 710,
-    cudaErrorMisalignedAddress = 716,
-    cudaErrorLaunchFailure = 719,
-    cudaErrorCooperativeLaunchTooLarge = 720,
-    cudaErrorInvalidClusterSize = 912,
-} cudaError_t;
+#define EMULATOR_ERRORS(each)                                                                 \
+    each(cudaSuccess, 0)                                                                      \
+    each(cudaErrorInvalidValue, 1)                                                            \
+    each(cudaErrorMemoryAllocation, 2)                                                        \
+    each(cudaErrorInvalidConfiguration, 9)                                                    \
+    each(cudaErrorInvalidDevicePointer, 17)                                                   \
+    each(cudaErrorIllegalAddress, 700)                                                        \
+    each(cudaErrorLaunchTimeout, 702)                                                         \
+    each(cudaErrorAssert, 710)                                                                \
+    each(cudaErrorMisalignedAddress, 716)                                                     \
+    each(cudaErrorLaunchFailure, 719)                                                         \
+    each(cudaErrorCooperativeLaunchTooLarge, 720)                                             \
+    each(cudaErrorInvalidClusterSize, 912)
+#define EMULATOR_NUMBERED(name, number, ...) name = number,
+typedef enum cudaError { EMULATOR_ERRORS(EMULATOR_NUMBERED) } cudaError_t;
 
 typedef enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
@@ -35,18 +36,20 @@ typedef enum cudaFuncAttribute {
     cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 } cudaFuncAttribute;
 
-typedef enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-} cudaDeviceAttr;
+// Of an H100, except for the number of its SMs: attribute, its number, its value.
+#define EMULATOR_ATTRIBUTES(each)                                                             \
+    each(cudaDevAttrMaxThreadsPerBlock, 1, 1024)                                              \
+    each(cudaDevAttrMaxSharedMemoryPerBlock, 8, 48 * 1024)                                    \
+    each(cudaDevAttrWarpSize, 10, 32)                                                         \
+    each(cudaDevAttrMultiProcessorCount, 16, emulator_num_cores())                            \
+    each(cudaDevAttrMaxThreadsPerMultiProcessor, 39, 2048)                                    \
+    each(cudaDevAttrComputeCapabilityMajor, 75, 9)                                            \
+    each(cudaDevAttrComputeCapabilityMinor, 76, 0)                                            \
+    each(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 * 1024)                         \
+    each(cudaDevAttrCooperativeLaunch, 95, 1)                                                 \
+    each(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, 227 * 1024)
+typedef enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_NUMBERED) } cudaDeviceAttr;
+#undef EMULATOR_NUMBERED
 
 struct cudaDeviceProp {
     char name[256];
@@ -63,20 +66,9 @@ inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
 
 inline const char* cudaGetErrorName(cudaError_t error) {
-    switch (error) {
-        case cudaSuccess: return "cudaSuccess";
-        case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-        case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-        case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
-        case cudaErrorInvalidDevicePointer: return "cudaErrorInvalidDevicePointer";
-        case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
-        case cudaErrorLaunchTimeout: return "cudaErrorLaunchTimeout";
-        case cudaErrorAssert: return "cudaErrorAssert";
-        case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
-        case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
-        case cudaErrorCooperativeLaunchTooLarge: return "cudaErrorCooperativeLaunchTooLarge";
-        case cudaErrorInvalidClusterSize: return "cudaErrorInvalidClusterSize";
-    }
+#define EMULATOR_NAMED(name, number) case name: return #name;
+    switch (error) { EMULATOR_ERRORS(EMULATOR_NAMED) }
+#undef EMULATOR_NAMED
     return "unrecognized error code";
 }
 inline const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
@@ -86,18 +78,9 @@ inline cudaError_t cudaSetDevice(int device) {
     return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    switch (attribute) {
-        case cudaDevAttrMaxThreadsPerBlock: *value = 1024; return cudaSuccess;
-        case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 * 1024; return cudaSuccess;
-        case cudaDevAttrWarpSize: *value = 32; return cudaSuccess;
-        case cudaDevAttrMultiProcessorCount: *value = emulator_num_cores(); return cudaSuccess;
-        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; return cudaSuccess;
-        case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
-        case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = 228 * 1024; return cudaSuccess;
-        case cudaDevAttrCooperativeLaunch: *value = 1; return cudaSuccess;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; return cudaSuccess;
-    }
+#define EMULATOR_VALUE(name, number, known) case name: return *value = known, cudaSuccess;
+    switch (attribute) { EMULATOR_ATTRIBUTES(EMULATOR_VALUE) }
+#undef EMULATOR_VALUE
     return cudaErrorInvalidValue;
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

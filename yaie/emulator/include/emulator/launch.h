@@ -70,10 +70,16 @@ struct Unset {
     void* variable;
     ~Unset() { emulator_end_unset(variable); }
 };
+#ifdef __clang__  // which does not report stores to parts of a local variable
+template <class T> constexpr bool reports_stores = std::is_scalar<T>::value;
+#else
+template <class T> constexpr bool reports_stores = true;
+#endif
 #define EMULATOR_UNSET(name)                                                                  \
     ::emulator::Unset emulator_unset_##name{(void*)&name};                                    \
     emulator_begin_unset((void*)&name, sizeof(name),                                          \
-                         sizeof(std::remove_all_extents_t<decltype(name)>), #name)
+                         sizeof(std::remove_all_extents_t<decltype(name)>),                   \
+                         ::emulator::reports_stores<decltype(name)> ? #name : nullptr)
 
 // Memory for a `__shared__` variable, whose constructor is not called.
 template <class T>

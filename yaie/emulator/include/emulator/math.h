@@ -121,10 +121,27 @@ inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-inline unsigned int __brev(unsigned int x) {
-    unsigned int y = 0;
-    for (int bit = 0; bit < 32; ++bit) y |= ((x >> bit) & 1u) << (31 - bit);
-    return y;
+namespace emulator {
+template <class T> T brev(T a) {  // its bits in reverse
+    T turned = 0;
+    for (unsigned i = 0; i < sizeof(T) * 8; ++i) turned |= (a >> i & 1) << (sizeof(T) * 8 - 1 - i);
+    return turned;
+}
+// Bytes of a and b, each chosen by four bits.
+inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
+    uint32_t result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t choice = selector >> 4 * i & 15;
+        uint32_t byte = (uint32_t)((((uint64_t)b << 32) | a) >> 8 * (choice & 7)) & 255;
+        if (choice & 8) byte = byte & 128 ? 255 : 0;  // the sign alone
+        result |= byte << 8 * i;
+    }
+    return result;
+}
+}  // namespace emulator
+inline unsigned int __brev(unsigned int x) { return emulator::brev(x); }
+inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int selector) {
+    return emulator::prmt(a, b, selector & 0x7777u);
 }
 inline int __mulhi(int a, int b) { return (int)(((long long)a * b) >> 32); }
 inline unsigned int __umulhi(unsigned int a, unsigned int b) {
@@ -143,13 +160,4 @@ inline int __dp4a(int a, int b, int c) {
         c += (int)(signed char)(a >> shift) * (int)(signed char)(b >> shift);
     }
     return c;
-}
-inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int selector) {
-    unsigned long long bytes = ((unsigned long long)b << 32) | a;
-    unsigned int result = 0;
-    for (int i = 0; i < 4; ++i) {
-        unsigned int from = (selector >> (4 * i)) & 7u;
-        result |= (unsigned int)((bytes >> (8 * from)) & 0xffu) << (8 * i);
-    }
-    return result;
 }

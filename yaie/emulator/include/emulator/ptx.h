@@ -88,11 +88,8 @@ template <class T> uint32_t bfind(T a) {
     const auto shown = a < 0 ? ~a : a;
     return shown ? 63 - __builtin_clzll((std::make_unsigned_t<T>)shown) : ~0u;
 }
-template <class T> T brev(T a) {
-    T turned = 0;
-    for (unsigned i = 0; i < sizeof(T) * 8; ++i) turned |= (a >> i & 1) << (sizeof(T) * 8 - 1 - i);
-    return turned;
-}
+using emulator::brev;
+using emulator::prmt;
 template <class T> T bfe(T a, uint32_t position, uint32_t length) {
     using Whole = std::make_unsigned_t<T>;
     position &= 255, length &= 255;
@@ -108,16 +105,6 @@ template <class T> T bfi(T field, T into, uint32_t position, uint32_t length) {
     position &= 255, length &= 255;
     const T mask = shl(length < sizeof(T) * 8 ? ((T)1 << length) - 1 : ~(T)0, position);
     return (into & ~mask) | (shl(field, position) & mask);
-}
-inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
-    uint32_t result = 0;
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t choice = selector >> 4 * i & 15;
-        uint32_t byte = (uint32_t)((((uint64_t)b << 32) | a) >> 8 * (choice & 7)) & 255;
-        if (choice & 8) byte = byte & 128 ? 255 : 0;  // the sign alone
-        result |= byte << 8 * i;
-    }
-    return result;
 }
 inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     uint32_t result = 0;
@@ -248,26 +235,37 @@ EMULATOR_INLINE uint64_t shuffle(Collective operation, uint64_t value, uint64_t 
     return emulator::shuffle(operation, (unsigned)mask, (unsigned)value, distance, width);
 }
 
-// Loads 8 × 8 matrices of 16 bits, one for each register. Lane l names the address of row l % 8 of
-// matrix l / 8 and receives two elements of row l / 4, or transposed, of column l / 4.
-template <bool transposed, class... Places>
-EMULATOR_INLINE void ldmatrix(const void* row, Places&... places) {
+// Loads or stores 8 × 8 matrices of 16 bits, one for each register. Lane l names the address of row l % 8 of
+// matrix l / 8 and has two elements of row l / 4, or transposed, of column l / 4.
+template <bool transposed, class... Registers>
+EMULATOR_INLINE void each_matrix(const void* row, bool stores, Registers&... registers) {
     const unsigned me = lane();
     int matrix = 0;
-    auto next = [&](uint64_t& place) __attribute__((always_inline)) {
+    auto next = [&](uint64_t& held) __attribute__((always_inline)) {
         auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
-            return (const uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
+            return (uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
         };
         if (transposed) {
-            const uint16_t* first = of_row(me % 4 * 2);
-            const uint16_t* second = of_row(me % 4 * 2 + 1);
-            place = first[me / 4] | (uint32_t)second[me / 4] << 16;
+            uint16_t* low = of_row(me % 4 * 2) + me / 4;
+            uint16_t* high = of_row(me % 4 * 2 + 1) + me / 4;
+            if (stores) *low = (uint16_t)held, *high = (uint16_t)(held >> 16);
+            else held = *low | (uint32_t)*high << 16;
         } else {
-            place = ((const uint32_t*)of_row(me / 4))[me % 4];
+            uint32_t* both = (uint32_t*)of_row(me / 4) + me % 4;
+            if (stores) *both = (uint32_t)held;
+            else held = *both;
         }
         ++matrix;
     };
-    (next(places), ...);
+    (next(registers), ...);
+}
+template <bool transposed, class... Places>
+EMULATOR_INLINE void ldmatrix(const void* row, Places&... places) {
+    each_matrix<transposed>(row, false, places...);
+}
+template <bool transposed, class... Values>
+EMULATOR_INLINE void stmatrix(void* row, Values... values) {
+    each_matrix<transposed>(row, true, values...);
 }
 
 struct Tf32 {  // a float of which the last 13 bits do not count

@@ -12,8 +12,8 @@ EMULATOR_INLINE uint64_t* barrier_at(void* address) { return static_cast<uint64_
 template <class... At>
 EMULATOR_INLINE void copy_box(uint64_t map, void* shared, bool store, void* barrier, At... at) {
     const int coordinates[] = {(int)at...};
-    emulator_issue(emulator_box_copy(reinterpret_cast<const void*>(map), sizeof...(at), coordinates,
-                                     shared, store, barrier_at(barrier)));
+    emulator_copy_box(reinterpret_cast<const void*>(map), sizeof...(at), coordinates, shared, store,
+                      barrier_at(barrier));
 }
 // To each thread block of the mask, at the same place in its shared memory, counted by its mbarrier.
 template <class... At>
@@ -30,7 +30,7 @@ EMULATOR_INLINE uint64_t map_pointer(uint64_t address, uint64_t rank) {
     return (uint64_t)emulator_map_shared(reinterpret_cast<void*>(address), (uint32_t)rank);
 }
 EMULATOR_INLINE void copy_bytes(void* to, const void* from, uint64_t bytes, void* barrier) {
-    emulator_issue(emulator_bytes_copy(to, from, (uint32_t)bytes, barrier_at(barrier)));
+    emulator_copy_bytes(to, from, (uint32_t)bytes, barrier_at(barrier));
 }
 
 // An operand of a product. An element, or what a reference names, can be changed while the product
@@ -52,27 +52,6 @@ EMULATOR_INLINE void wgmma(ProductCall& call, int n, bool bfloat16, bool add, in
     product.a_mn = a_mn, product.b_mn = b_mn;
     emulator_prepare_product(&call);
     emulator_issue_product(&call.operation);
-}
-
-// Stores 8 × 8 matrices as ldmatrix loads them; transposed, two elements of a column each.
-template <bool transposed, class... Values>
-EMULATOR_INLINE void stmatrix(void* row, Values... values) {
-    const unsigned me = lane();
-    int matrix = 0;
-    auto next = [&](uint64_t value) __attribute__((always_inline)) {
-        auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
-            return (uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
-        };
-        if (transposed) {
-            uint16_t* first = of_row(me % 4 * 2);
-            uint16_t* second = of_row(me % 4 * 2 + 1);
-            first[me / 4] = (uint16_t)value, second[me / 4] = (uint16_t)(value >> 16);
-        } else {
-            ((uint32_t*)of_row(me / 4))[me % 4] = (uint32_t)value;
-        }
-        ++matrix;
-    };
-    (next(values), ...);
 }
 
 // Whether this lane is the one that the warp elects: the first of those in the mask.

@@ -62,15 +62,14 @@ EMULATOR_INLINE unsigned vote(Collective operation, unsigned mask, uint64_t valu
 }  // namespace emulator
 
 EMULATOR_INLINE void __syncthreads() { emulator_sync_threads(emulator::Vote::none, 0); }
-EMULATOR_INLINE int __syncthreads_count(int p) {
-    return emulator_sync_threads(emulator::Vote::count, p);
-}
-EMULATOR_INLINE int __syncthreads_and(int p) {
-    return emulator_sync_threads(emulator::Vote::both, p);
-}
-EMULATOR_INLINE int __syncthreads_or(int p) {
-    return emulator_sync_threads(emulator::Vote::either, p);
-}
+#define EMULATOR_VOTE(name)                                                                   \
+    EMULATOR_INLINE int __syncthreads_##name(int p) {                                         \
+        return emulator_sync_threads(emulator::Vote::by_##name, p);                           \
+    }
+EMULATOR_VOTE(count)
+EMULATOR_VOTE(and)
+EMULATOR_VOTE(or)
+#undef EMULATOR_VOTE
 
 EMULATOR_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
     emulator::vote(emulator::Collective::sync, mask, 0);
@@ -81,32 +80,34 @@ EMULATOR_INLINE void __threadfence() { emulator_fence(1); }
 EMULATOR_INLINE void __threadfence_system() { emulator_fence(1); }
 EMULATOR_INLINE void __threadfence_block() { emulator_fence(0); }
 
-template <class T>
-EMULATOR_INLINE T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
-    return emulator::shuffle(emulator::Collective::shuffle, mask, value, lane, width);
-}
-template <class T>
-EMULATOR_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    return emulator::shuffle(emulator::Collective::shuffle_up, mask, value, delta, width);
-}
-template <class T>
-EMULATOR_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    return emulator::shuffle(emulator::Collective::shuffle_down, mask, value, delta, width);
-}
-template <class T>
-EMULATOR_INLINE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
-    return emulator::shuffle(emulator::Collective::shuffle_xor, mask, value, lanes, width);
-}
+#define EMULATOR_SHUFFLE(name, operation, Parameter)                                          \
+    template <class T>                                                                        \
+    EMULATOR_INLINE T name(unsigned mask, T value, Parameter parameter, int width = 32) {     \
+        return emulator::shuffle(emulator::Collective::operation, mask, value, parameter, width); \
+    }
+EMULATOR_SHUFFLE(__shfl_sync, shuffle, int)
+EMULATOR_SHUFFLE(__shfl_up_sync, shuffle_up, unsigned)
+EMULATOR_SHUFFLE(__shfl_down_sync, shuffle_down, unsigned)
+EMULATOR_SHUFFLE(__shfl_xor_sync, shuffle_xor, int)
+#undef EMULATOR_SHUFFLE
 
-EMULATOR_INLINE int __any_sync(unsigned mask, int p) {
-    return emulator::vote(emulator::Collective::any, mask, p != 0);
-}
-EMULATOR_INLINE int __all_sync(unsigned mask, int p) {
-    return emulator::vote(emulator::Collective::all, mask, p != 0);
-}
-EMULATOR_INLINE unsigned __ballot_sync(unsigned mask, int p) {
-    return emulator::vote(emulator::Collective::ballot, mask, p != 0);
-}
+#define EMULATOR_COLLECTIVE(Result, name, operation, Value, given)                            \
+    EMULATOR_INLINE Result name(unsigned mask, Value value) {                                 \
+        return emulator::vote(emulator::Collective::operation, mask, given);                  \
+    }
+EMULATOR_COLLECTIVE(int, __any_sync, any, int, value != 0)
+EMULATOR_COLLECTIVE(int, __all_sync, all, int, value != 0)
+EMULATOR_COLLECTIVE(unsigned, __ballot_sync, ballot, int, value != 0)
+EMULATOR_COLLECTIVE(int, __reduce_add_sync, add, int, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_add_sync, add, unsigned, value)
+EMULATOR_COLLECTIVE(int, __reduce_min_sync, min_signed, int, value)
+EMULATOR_COLLECTIVE(int, __reduce_max_sync, max_signed, int, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_min_sync, min_unsigned, unsigned, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_max_sync, max_unsigned, unsigned, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_and_sync, bit_and, unsigned, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_or_sync, bit_or, unsigned, value)
+EMULATOR_COLLECTIVE(unsigned, __reduce_xor_sync, bit_xor, unsigned, value)
+#undef EMULATOR_COLLECTIVE
 template <class T>
 EMULATOR_INLINE unsigned __match_any_sync(unsigned mask, T value) {
     return emulator::vote(emulator::Collective::match_any, mask, emulator::to_bits(value));
@@ -117,32 +118,4 @@ EMULATOR_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all_equal
         emulator::vote(emulator::Collective::match_all, mask, emulator::to_bits(value));
     *all_equal = lanes != 0;
     return lanes;
-}
-
-EMULATOR_INLINE int __reduce_add_sync(unsigned mask, int v) {
-    return emulator::vote(emulator::Collective::add, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_add_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::add, mask, v);
-}
-EMULATOR_INLINE int __reduce_min_sync(unsigned mask, int v) {
-    return emulator::vote(emulator::Collective::min_signed, mask, v);
-}
-EMULATOR_INLINE int __reduce_max_sync(unsigned mask, int v) {
-    return emulator::vote(emulator::Collective::max_signed, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_min_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::min_unsigned, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_max_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::max_unsigned, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::bit_and, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::bit_or, mask, v);
-}
-EMULATOR_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned v) {
-    return emulator::vote(emulator::Collective::bit_xor, mask, v);
 }

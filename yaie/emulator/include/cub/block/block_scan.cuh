@@ -76,38 +76,10 @@ class BlockScan {
         }
     }
 
-    // Without the total, and sums: of one value per thread and of several.
-#define EMULATOR_SCANS(Items, Value, Result)                                                 \
-    template <Items class Operation>                                                         \
-    EMULATOR_INLINE void InclusiveScan(Value, Result, Operation operation) {                 \
-        T total;                                                                             \
-        InclusiveScan(value, result, operation, total);                                      \
-    }                                                                                        \
-    template <Items class Operation>                                                         \
-    EMULATOR_INLINE void ExclusiveScan(Value, Result, T initial, Operation operation) {      \
-        T total;                                                                             \
-        ExclusiveScan(value, result, initial, operation, total);                             \
-    }                                                                                        \
-    template <Items class Operation = Add>                                                   \
-    EMULATOR_INLINE void InclusiveSum(Value, Result, T& total) {                             \
-        InclusiveScan(value, result, Operation(), total);                                    \
-    }                                                                                        \
-    template <Items class Operation = Add>                                                   \
-    EMULATOR_INLINE void ExclusiveSum(Value, Result, T& total) {                             \
-        ExclusiveScan(value, result, T(), Operation(), total);                               \
-    }                                                                                        \
-    template <Items class Operation = Add>                                                   \
-    EMULATOR_INLINE void InclusiveSum(Value, Result) {                                       \
-        InclusiveScan(value, result, Operation());                                           \
-    }                                                                                        \
-    template <Items class Operation = Add>                                                   \
-    EMULATOR_INLINE void ExclusiveSum(Value, Result) {                                       \
-        ExclusiveScan(value, result, T(), Operation());                                      \
-    }
+    // Of one value per thread, and of several.
 #define EMULATOR_SEVERAL int Items,
     EMULATOR_SCANS(, T value, T& result)
     EMULATOR_SCANS(EMULATOR_SEVERAL, T (&value)[Items], T (&result)[Items])
-#undef EMULATOR_SCANS
 #undef EMULATOR_SEVERAL
     template <class Prefix, std::enable_if_t<std::is_invocable<Prefix&, T>::value, int> = 0>
     EMULATOR_INLINE void ExclusiveSum(T value, T& result, Prefix& prefix) {

@@ -23,17 +23,13 @@ class WarpScan {
 
     // Of all lanes: what they add up to is `total`.
     template <class Operation>
-    EMULATOR_INLINE void InclusiveScan(T value, T& result, Operation operation) {
+    EMULATOR_INLINE void InclusiveScan(T value, T& result, Operation operation, T& total) {
         for (int distance = 1; distance < Threads; distance *= 2) {
             const bool more = rank() >= distance;
             const T other = detail::shuffle(mask(), value, more ? lane() - distance : lane());
             if (more) value = operation(other, value);
         }
         result = value;
-    }
-    template <class Operation>
-    EMULATOR_INLINE void InclusiveScan(T value, T& result, Operation operation, T& total) {
-        InclusiveScan(value, result, operation);
         total = detail::shuffle(mask(), result, 31 - __clz((int)mask()));
     }
     // Lane 0 receives its own value, since nothing is before it.
@@ -43,28 +39,13 @@ class WarpScan {
         result = detail::shuffle(mask(), value, rank() ? lane() - 1 : lane());
     }
     template <class Operation>
-    EMULATOR_INLINE void ExclusiveScan(T value, T& result, T initial, Operation operation) {
-        ExclusiveScan(value, result, operation);
-        result = rank() ? operation(initial, result) : initial;
-    }
-    template <class Operation>
     EMULATOR_INLINE void ExclusiveScan(T value, T& result, T initial, Operation operation,
                                        T& total) {
         InclusiveScan(value, value, operation, total);
         result = detail::shuffle(mask(), value, rank() ? lane() - 1 : lane());
         result = rank() ? operation(initial, result) : initial;
     }
-
-    EMULATOR_INLINE void InclusiveSum(T value, T& result) { InclusiveScan(value, result, Add()); }
-    EMULATOR_INLINE void InclusiveSum(T value, T& result, T& total) {
-        InclusiveScan(value, result, Add(), total);
-    }
-    EMULATOR_INLINE void ExclusiveSum(T value, T& result) {
-        ExclusiveScan(value, result, T(), Add());
-    }
-    EMULATOR_INLINE void ExclusiveSum(T value, T& result, T& total) {
-        ExclusiveScan(value, result, T(), Add(), total);
-    }
+    EMULATOR_SCANS(, T value, T& result)
 };
 
 }  // namespace cub
