@@ -38,13 +38,20 @@ def test_clang_compiles_every_kernel_of_the_course():
 
 
 @needs_clang
-def test_kernels_compiled_by_clang_compute_the_same(tmp_path):
-    """The emulator's own tests of values, with clang++ as the compiler."""
-    files = ("test_emulator", "test_emulator_groups", "test_emulator_host", "test_emulator_ptx")
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        (("emulator", "emulator_groups", "emulator_host", "emulator_ptx"), ["-k", "plain"]),
+        (("emulator_wgmma", "emulator_empty"), []),
+    ],
+    ids=["values", "faults"],
+)
+def test_the_same_is_found_with_clang(tmp_path, files, wanted):
+    """The emulator's own tests, with clang++ as the compiler."""
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
-    command += ["-p", "no:nbval", "-p", "no:schemathesis", "-k", "plain"]
+    command += ["-p", "no:nbval", "-p", "no:schemathesis", *wanted]
     run = subprocess.run(
-        [*command, *(str(TESTS / f"{name}.py") for name in files)],
+        [*command, *(str(TESTS / f"test_{name}.py") for name in files)],
         env={**os.environ, "CXX": CLANG, "YAIE_CACHE": str(tmp_path)},
         capture_output=True, text=True,
     )  # fmt: skip
