@@ -6,22 +6,14 @@ Their meaning is in include/emulator/ptx_hopper.h and, of what goes on beside th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from yaie.emulator.ptx_operands import PTX, Assembly, Unknown, split
+from yaie.emulator.ptx_operands import PTX, Assembly, Emit, Unknown, form, split
 
 _EMULATOR = "::emulator::"
-Emit = Callable[[Assembly, list[str], list[str]], str]
 
 
 def _barrier(assembly: Assembly, parts: list[str], operand: str) -> str:
     return f"{PTX}barrier_at({assembly.address(operand, parts)})"
-
-
-def _init(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    values = [f"(uint32_t)({assembly.value(operand)})" for operand in operands[1:]]
-    given = ", ".join([_barrier(assembly, parts, operands[0]), *values])
-    return f"emulator_mbarrier_{parts[1]}({given})"
 
 
 def _arrive(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -36,22 +28,6 @@ def _arrive(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     barrier = _barrier(assembly, parts, operands[0])
     call = f"emulator_mbarrier_arrive({barrier}, {count}, {bytes_}, {drops})"
     return f"{assembly.place(state)} = {call}" if state.strip(" _") else call
-
-
-def _complete(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    bytes_ = f"(uint32_t)({assembly.value(operands[1])})"
-    return f"emulator_mbarrier_complete({_barrier(assembly, parts, operands[0])}, {bytes_})"
-
-
-def _wait_for_phase(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    barrier, phase = _barrier(assembly, parts, operands[1]), assembly.value(operands[2])
-    call = f"emulator_mbarrier_wait({barrier}, {phase}, {int('parity' in parts)})"
-    return f"{assembly.place(operands[0])} = {call} != 0"
-
-
-def _copies_arrive(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    counted = int("noinc" not in parts)
-    return f"emulator_copies_arrive({_barrier(assembly, parts, operands[0])}, {counted})"
 
 
 def _copy_box(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -80,10 +56,6 @@ def _copy_bytes(assembly: Assembly, parts: list[str], operands: list[str]) -> st
     loads = "mbarrier::complete_tx::bytes" in parts
     barrier = assembly.address(operands[3], ["shared"]) if loads else "nullptr"
     return f"{PTX}copy_bytes({to}, {from_}, {assembly.value(operands[2])}, {barrier})"
-
-
-def _bulk_wait(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    return f"emulator_bulk_wait({assembly.value(operands[0])}, {int('read' in parts)})"
 
 
 def _multiply(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -125,36 +97,29 @@ def _elect(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     return f"{assembly.place(lane)} = {call}"
 
 
-def _map_shared(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    """mapa: of an address in shared memory, or of a pointer."""
-    function = "map_shared" if "shared::cluster" in parts else "map_pointer"
-    address, rank = map(assembly.value, operands[1:])
-    return f"{assembly.place(operands[0])} = {PTX}{function}({address}, {rank})"
-
-
-def _shared_rank(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    space = ["shared"] if "shared::cluster" in parts else []
-    address = assembly.address(f"[{operands[1]}]", space)
-    return f"{assembly.place(operands[0])} = emulator_shared_rank({address})"
-
-
-def _call(text: str) -> Emit:
-    """What has no operands, or one number that `{}` stands for."""
-    return lambda assembly, _, operands: text.format(*map(assembly.value, operands))
-
-
 _SPACE = r"(\.shared(::cta|::cluster)?)?"
 _SCOPE = r"(\.(release|acquire|relaxed)(\.(cta|cluster))?)?"
+_WAIT = r"mbarrier\.(test|try)_wait"
+_COPIES = r"cp\.async\.mbarrier\.arrive"
 _TENSOR = r"cp\.async\.bulk\.tensor\.[1-5]d"
 _BYTES = r"\.mbarrier::complete_tx::bytes"
 _HINT = r"(\.L2::cache_hint)?"
 INSTRUCTIONS: list[tuple[str, Emit]] = [
-    (rf"mbarrier\.(init|inval){_SPACE}\.b64", _init),
+    (rf"mbarrier\.init{_SPACE}\.b64", form("emulator_mbarrier_init({b0}, {u1})")),
+    (rf"mbarrier\.inval{_SPACE}\.b64", form("emulator_mbarrier_inval({b0})")),
     (rf"mbarrier\.(arrive|arrive_drop)(\.expect_tx)?{_SCOPE}{_SPACE}\.b64", _arrive),
     (rf"mbarrier\.expect_tx{_SCOPE}{_SPACE}\.b64", _arrive),
-    (rf"mbarrier\.complete_tx{_SCOPE}{_SPACE}\.b64", _complete),
-    (rf"mbarrier\.(test|try)_wait(\.parity)?{_SCOPE}{_SPACE}\.b64", _wait_for_phase),
-    (rf"cp\.async\.mbarrier\.arrive(\.noinc)?{_SPACE}\.b64", _copies_arrive),
+    (
+        rf"mbarrier\.complete_tx{_SCOPE}{_SPACE}\.b64",
+        form("emulator_mbarrier_complete({b0}, {u1})"),
+    ),
+    (rf"{_WAIT}{_SCOPE}{_SPACE}\.b64", form("{p0} = emulator_mbarrier_wait({b1}, {v2}, 0) != 0")),
+    (
+        rf"{_WAIT}\.parity{_SCOPE}{_SPACE}\.b64",
+        form("{p0} = emulator_mbarrier_wait({b1}, {v2}, 1) != 0"),
+    ),
+    (rf"{_COPIES}{_SPACE}\.b64", form("emulator_copies_arrive({b0}, 1)")),
+    (rf"{_COPIES}\.noinc{_SPACE}\.b64", form("emulator_copies_arrive({b0}, 0)")),
     (
         rf"{_TENSOR}\.shared::(cluster|cta)\.global(\.tile)?{_BYTES}(\.multicast::cluster)?{_HINT}",
         _copy_box,
@@ -162,20 +127,27 @@ INSTRUCTIONS: list[tuple[str, Emit]] = [
     (rf"{_TENSOR}\.global\.shared::cta(\.tile)?\.bulk_group{_HINT}", _copy_box),
     (rf"cp\.async\.bulk\.shared::(cluster|cta)\.(global|shared::cta){_BYTES}{_HINT}", _copy_bytes),
     (rf"cp\.async\.bulk\.global\.shared::cta\.bulk_group{_HINT}", _copy_bytes),
-    (r"cp\.async\.bulk\.commit_group", _call("emulator_bulk_commit()")),
-    (r"cp\.async\.bulk\.wait_group(\.read)?", _bulk_wait),
-    (r"wgmma\.fence\.sync\.aligned", _call("emulator_product_fence()")),
-    (r"wgmma\.commit_group\.sync\.aligned", _call("emulator_product_commit()")),
-    (r"wgmma\.wait_group\.sync\.aligned", _call("emulator_product_wait({})")),
+    (r"cp\.async\.bulk\.commit_group", form("emulator_bulk_commit()")),
+    (r"cp\.async\.bulk\.wait_group", form("emulator_bulk_wait({v0}, 0)")),
+    (r"cp\.async\.bulk\.wait_group\.read", form("emulator_bulk_wait({v0}, 1)")),
+    (r"wgmma\.fence\.sync\.aligned", form("emulator_product_fence()")),
+    (r"wgmma\.commit_group\.sync\.aligned", form("emulator_product_commit()")),
+    (r"wgmma\.wait_group\.sync\.aligned", form("emulator_product_wait({v0})")),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.(f16\.f16|bf16\.bf16)", _multiply),
-    (r"setmaxnreg\.inc\.sync\.aligned\.u32", _call("emulator_set_registers(1, (int)({}))")),
-    (r"setmaxnreg\.dec\.sync\.aligned\.u32", _call("emulator_set_registers(0, (int)({}))")),
-    (r"fence\.proxy\.async", _call("emulator_fence_async(3)")),
-    (r"fence\.proxy\.async\.shared::(cta|cluster)", _call("emulator_fence_async(1)")),
-    (r"fence\.proxy\.async\.global", _call("emulator_fence_async(2)")),
-    (r"fence\.mbarrier_init\.release\.cluster", _call("emulator_fence_async(4)")),
+    (r"setmaxnreg\.inc\.sync\.aligned\.u32", form("emulator_set_registers(1, (int)({v0}))")),
+    (r"setmaxnreg\.dec\.sync\.aligned\.u32", form("emulator_set_registers(0, (int)({v0}))")),
+    (r"fence\.proxy\.async", form("emulator_fence_async(3)")),
+    (r"fence\.proxy\.async\.shared::(cta|cluster)", form("emulator_fence_async(1)")),
+    (r"fence\.proxy\.async\.global", form("emulator_fence_async(2)")),
+    (r"fence\.mbarrier_init\.release\.cluster", form("emulator_fence_async(4)")),
     (r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(::cta)?\.b16", _store_matrix),
     (r"elect\.sync", _elect),
-    (r"mapa(\.shared::cluster)?\.u(32|64)", _map_shared),
-    (r"getctarank(\.shared::cluster)?\.u(32|64)", _shared_rank),
+    # Of an address in shared memory, or of a pointer.
+    (r"mapa\.shared::cluster\.u(32|64)", form(f"{{p0}} = {PTX}map_shared({{v1}}, {{v2}})")),
+    (r"mapa\.u(32|64)", form(f"{{p0}} = {PTX}map_pointer({{v1}}, {{v2}})")),
+    (
+        r"getctarank\.shared::cluster\.u(32|64)",
+        form(f"{{p0}} = emulator_shared_rank({PTX}shared({{v1}}))"),
+    ),
+    (r"getctarank\.u(32|64)", form(f"{{p0}} = emulator_shared_rank({PTX}generic({{v1}}))")),
 ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from yaie.emulator import ptx_hopper
-from yaie.emulator.ptx_operands import PTX, Assembly, Unknown, type_of
+from yaie.emulator.ptx_operands import PTX, Assembly, Emit, Unknown, form, type_of
 
 _COMPARE = {
     **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
@@ -114,10 +113,6 @@ def _wide(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     return f"{assembly.place(operands[0])} = {PTX}bits(({type_of(to)})({result}))"
 
 
-def _multiply_add(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    return instruction(assembly, ["fma", *parts[1:]], operands)
-
-
 def _compare(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     kind, comparison = parts[-1], parts[1]
     unordered = kind.startswith(("f", "bf")) and comparison[-1] == "u" and comparison != "u"
@@ -142,11 +137,6 @@ def _compare(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-
-def _select(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    a, b, p = (assembly.value(operand) for operand in operands[1:])
-    return f"{assembly.place(operands[0])} = {p} ? {a} : {b}"
 
 
 def _to_space(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -225,10 +215,6 @@ def _reduce(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     return f"{assembly.place(operands[0])} = {PTX}bits({call})"
 
 
-def _active(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    return f"{assembly.place(operands[0])} = __activemask()"
-
-
 def _barrier(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     if "warp" in parts:
         return f"__syncwarp((unsigned)({assembly.value(operands[0])}))"
@@ -259,16 +245,6 @@ def _copy(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     if others and others[0].strip() in assembly.predicates:  # whether to ignore the source
         read = f"({read} ? 0 : {size})"
     return f"__pipeline_memcpy_async({to}, {from_}, {size}, {size} - {read})"
-
-
-def _commit(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    return "__pipeline_commit()"
-
-
-def _wait(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
-    pending = assembly.value(operands[0]) if parts[2] == "wait_group" else "0"
-    started = "" if parts[2] == "wait_group" else "__pipeline_commit(); "
-    return f"{started}__pipeline_wait_prior({pending})"
 
 
 def _load_matrix(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -304,7 +280,7 @@ def _multiply(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 
 
 _SPACED = r"(?:\.[\w:]+)*"
-_TABLE: list[tuple[re.Pattern[str], Callable[[Assembly, list[str], list[str]], str]]] = [
+_TABLE: list[tuple[re.Pattern[str], Emit]] = [
     (re.compile(pattern), emit)
     for pattern, emit in (
         *ptx_hopper.INSTRUCTIONS,
@@ -312,27 +288,28 @@ _TABLE: list[tuple[re.Pattern[str], Callable[[Assembly, list[str], list[str]], s
         (rf"cvt{_SPACED}", _convert),
         (rf"cvta{_SPACED}", _to_space),
         (r"(mul|mad)\.(lo|hi|wide)\.[us]\d+", _wide),
-        (rf"mad{_SPACED}\.f\d+", _multiply_add),
+        (
+            rf"mad{_SPACED}\.f\d+",
+            lambda assembly, parts, operands: instruction(assembly, ["fma", *parts[1:]], operands),
+        ),
         (rf"setp{_SPACED}", _compare),
-        (r"selp\.\w+", _select),
+        (r"selp\.\w+", form("{p0} = {v3} ? {v1} : {v2}")),
         (rf"(ld|ldu){_SPACED}", _load),
         (rf"st{_SPACED}", _store),
         (rf"(atom|red){_SPACED}", _atomic),
         (r"shfl\.sync\.(idx|up|down|bfly)\.b32", _shuffle),
         (r"vote\.sync\.\w+\.\w+", _vote),
         (r"redux\.sync\.(add|min|max|and|or|xor)\.[usb]32", _reduce),
-        (r"activemask\.b32", _active),
+        (r"activemask\.b32", form("{p0} = __activemask()")),
         (rf"(bar|barrier){_SPACED}", _barrier),
         (rf"(membar|fence){_SPACED}", _fence),
         (r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L[\w:]+)*", _copy),
-        (r"cp\.async\.commit_group", _commit),
-        (r"cp\.async\.wait_(group|all)", _wait),
+        (r"cp\.async\.commit_group", form("__pipeline_commit()")),
+        (r"cp\.async\.wait_group", form("__pipeline_wait_prior({v0})")),
+        (r"cp\.async\.wait_all", form("__pipeline_commit(); __pipeline_wait_prior(0)")),
         (r"ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(::cta)?\.b16", _load_matrix),
         (r"mma\.sync\.aligned(\.\w+)*\.row\.col(\.\w+)*", _multiply),
-        (r"trap", lambda *_: "__trap()"),
-        (
-            rf"createpolicy{_SPACED}",
-            lambda assembly, _, operands: f"{assembly.place(operands[0])} = 0",
-        ),
+        (r"trap", form("__trap()")),
+        (rf"createpolicy{_SPACED}", form("{p0} = 0")),
     )
 ]

@@ -6,6 +6,7 @@ A register, whatever its type, is a `uint64_t` that holds its bits.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
@@ -119,6 +120,31 @@ class Assembly:
         sum_ = f"{self.value(base)} + {offset}" if sign else self.value(base)
         shared = any(part.startswith("shared") for part in parts)
         return f"{PTX}{'shared' if shared else 'generic'}({sum_})"
+
+
+Emit = Callable[[Assembly, list[str], list[str]], str]
+
+
+def form(text: str) -> Emit:
+    """An instruction that is one statement, with its operands in it.
+
+    `{p0}` is the first operand as a variable, `{v0}` its value, `{u0}` its lower 32 bits, `{b0}`
+    the mbarrier that it names.
+    """
+
+    def emit(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
+        def filled(found: re.Match[str]) -> str:
+            kind, operand = found[1], operands[int(found[2])]
+            if kind == "b":
+                return f"{PTX}barrier_at({assembly.address(operand, parts)})"
+            if kind == "p":
+                return assembly.place(operand)
+            value = assembly.value(operand)
+            return f"(uint32_t)({value})" if kind == "u" else value
+
+        return re.sub(r"\{([pvub])(\d)\}", filled, text)
+
+    return emit
 
 
 def split(text: str) -> list[str]:
