@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import yaie
+from yaie.bench import info
 from yaie.build import ahead, jit, nvcc
-from yaie.ops import info, registry
+from yaie.ops import registry
 
 SETUP = jit.CSRC / "setup.py"
 

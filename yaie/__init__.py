@@ -9,10 +9,10 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from yaie.bench.info import kernel_info
     from yaie.build import jit
     from yaie.engine.llm import LLM
     from yaie.engine.sampling import SamplingParams
-    from yaie.ops.info import kernel_info
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "SamplingParams", "__version__", "jit", "kernel_info"]
@@ -21,7 +21,7 @@ _HOME = {
     "LLM": "yaie.engine.llm:LLM",
     "SamplingParams": "yaie.engine.sampling:SamplingParams",
     "jit": "yaie.build.jit",
-    "kernel_info": "yaie.ops.info:kernel_info",
+    "kernel_info": "yaie.bench.info:kernel_info",
 }
 
 

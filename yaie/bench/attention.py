@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend
 from yaie.bench.bench import Bench
 from yaie.bench.cases import Draw
 from yaie.bench.cases_attention import prefill, sdpa
+from yaie.bench.info import kernel_info
 from yaie.bench.oracle import WrongAnswer
 from yaie.bench.protocol import (
     Call,
@@ -22,7 +23,6 @@ from yaie.bench.protocol import (
     why_wrong,
 )
 from yaie.bench.record import rounded
-from yaie.ops.info import kernel_info
 
 OURS = "this engine"
 TORCH = {  # of scaled_dot_product_attention

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from yaie.bench import files
+from yaie.bench.info import kernel_info
 from yaie.bench.machine import head, model_files
 from yaie.engine.parts import switch
 from yaie.model.llama import OPERATORS
-from yaie.ops.info import kernel_info
 
 Row = dict[str, Any]
 PARTS = ("subject", "machine", "versions", "code", "model")  # which must be the same to go on

@@ -34,7 +34,7 @@ REFERENCE = {
     "Memory": "engine.kv_cache engine.radix engine.prefix_cache engine.scheduler",
     "Model": "model.config model.llama model.batch model.weights model.tokenizer model.pull",
     "Operators": "ops.registry ops.attention ops.kv ops.norm ops.rotary ops.sampling",
-    "Kernels": "build.jit ops.info emulator.checks",
+    "Kernels": "build.jit bench.info emulator.checks",
     "Course": "course.core.notebook course.core.observe bench.measure bench.cases",
 }
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".py": "python", ".json": "json"}
