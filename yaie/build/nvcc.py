@@ -88,20 +88,6 @@ def version(compiler: Path) -> str:
 # -------------------------------------------------------------------------- architectures
 
 
-def parse_architectures(text: str) -> tuple[str, ...]:
-    """The architectures of a list such as "8.0;9.0a+PTX", written as for TORCH_CUDA_ARCH_LIST.
-
-    Raises ValueError for what is none.
-    """
-    found = tuple(dict.fromkeys(re.split(r"[;,\s]+", text.strip(" ;,"))))
-    for architecture in found:
-        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", architecture):
-            raise ValueError(
-                f"architectures are written like 9.0, 9.0a or 8.0+PTX, got {architecture!r}"
-            )
-    return found
-
-
 def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
     """What to compile for a card: what it is, and no more.
 
