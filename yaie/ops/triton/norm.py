@@ -7,7 +7,6 @@ programs; with as many programs as rows, that is one row each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -75,14 +74,8 @@ def add_rms_norm_kernel(
 @launches()
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
-    _check_size(x)
     out = torch.empty_like(x)
-    if out.numel():
-
-        def launch(grid: tuple[int], **constants: int) -> None:
-            rms_norm_kernel[grid](x, weight, out, *x.shape, eps, **constants)
-
-        launch_over_rows("rms_norm", x, launch)
+    launch_over_rows("rms_norm", rms_norm_kernel, (x, weight, out), eps)
     return out
 
 
@@ -95,29 +88,32 @@ def add_rms_norm(
     kernel: Any = add_rms_norm_kernel,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
-    _check_size(x)
     out, total = torch.empty_like(x), torch.empty_like(x)
-    if out.numel():
-
-        def launch(grid: tuple[int], **constants: int) -> None:
-            kernel[grid](x, residual, weight, out, total, *x.shape, eps, **constants)
-
-        launch_over_rows("add_rms_norm", x, launch)
+    launch_over_rows("add_rms_norm", kernel, (x, residual, weight, out, total), eps)
     return out, total
 
 
-def launch_over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) -> None:
-    """Launch a row kernel over the rows of x, with the fastest configuration."""
-    rows, block = x.shape[0], triton.next_power_of_2(x.shape[1])
-    processors = num_processors(x.device)
+def launch_over_rows(
+    name: str, kernel: Any, tensors: tuple[torch.Tensor, ...], *numbers: float
+) -> None:
+    """Launch a row kernel over the rows of the first tensor, with the fastest configuration; it
+    takes the tensors, the sizes, and further numbers."""
+    x = tensors[0]
+    rows, size = x.shape
+    if not x.numel():
+        return
+    if size > LONGEST_ROW:
+        raise Unsupported(f"rows have at most {LONGEST_ROW} elements, got {size}")
+    block, processors = triton.next_power_of_2(size), num_processors(x.device)
 
-    def launch_with(config: Config) -> None:
+    def launch(config: Config) -> None:
         constants = dict(config)
         each = constants.pop("programs")
-        launch((min(rows, each * processors) if each else rows,), BLOCK=block, **constants)
+        grid = (min(rows, each * processors) if each else rows,)
+        kernel[grid](*tensors, rows, size, *numbers, BLOCK=block, **constants)
 
     key = (name, block, x.dtype)
-    launch_with(fastest(key, _row_configs(block), launch_with, large=x.numel() >= LARGE))
+    launch(fastest(key, _row_configs(block), launch, large=x.numel() >= LARGE))
 
 
 def _row_configs(block: int) -> list[Config]:
@@ -130,8 +126,3 @@ def _row_configs(block: int) -> list[Config]:
     for stages, programs in ((2, 4), (3, 2), (2, 8), (4, 2)):
         configs += [{"num_warps": n, "programs": programs, "STAGES": stages} for n in warps[:3]]
     return configs
-
-
-def _check_size(x: torch.Tensor) -> None:
-    if x.shape[1] > LONGEST_ROW:
-        raise Unsupported(f"rows have at most {LONGEST_ROW} elements, got {x.shape[1]}")

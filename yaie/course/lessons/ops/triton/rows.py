@@ -88,12 +88,8 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
     if columns > LONGEST_ROW and rows:
         long_softmax_kernel[(rows,)](x, out, columns, BLOCK=8192, num_warps=16)
-    elif out.numel():
-
-        def launch(grid: tuple[int], **constants: int) -> None:
-            softmax_kernel[grid](x, out, rows, columns, **constants)
-
-        launch_over_rows("softmax", x, launch)
+    else:
+        launch_over_rows("softmax", softmax_kernel, (x, out))
     return out
 
 
