@@ -10,8 +10,7 @@ Most steps are replayed from a CUDA graph. On a CPU the same code runs, with not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from yaie.model.batch import Batch
 from yaie.model.llama import Llama
 from yaie.ops import operators
 
-MOST_SHAPES = 64  # how many shapes' field views are kept
+MOST_SHAPES = 64  # how many shapes' views of the memory are kept
 
 # From logits to tokens, and the log-probabilities that some of the requests ask for.
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
@@ -82,14 +81,14 @@ class Runner:
         sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
         most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
         size = 8 * max_num_seqs + Shape(max_num_tokens, sequences, most_rows, max_blocks).nbytes
-        self._memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
-        sampled, fields = self._memory.tensor_split([8 * max_num_seqs])
+        memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
+        sampled, fields = memory.tensor_split([8 * max_num_seqs])
         self._sampled = sampled.view(torch.int64)
         if device.type == "cuda":
             self._staging = [PinnedStagingBuffer(fields, max_num_seqs) for _ in range(2)]
         else:
             self._staging = [StagingBuffer(fields)]
-        self._inputs: dict[Shape, Inputs] = {}
+        self._inputs = lru_cache(MOST_SHAPES)(lambda shape: Inputs(shape, memory, max_num_seqs))
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self, most_tokens: int) -> None:
@@ -201,17 +200,7 @@ class Runner:
 
     def _send(self, shape: Shape) -> None:
         self._staging[0].send(shape)
-        make = partial(Inputs, shape, self._memory, self.max_num_seqs)
-        self.inputs = look_up(self._inputs, shape, make)
-
-
-def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> Any:
-    """The entry of a table for a shape, made if it is new. A full table is emptied first."""
-    if shape not in table:
-        if len(table) == MOST_SHAPES:
-            table.clear()
-        table[shape] = make()
-    return table[shape]
+        self.inputs = self._inputs(shape)
 
 
 class StagingBuffer:
@@ -219,11 +208,13 @@ class StagingBuffer:
 
     def __init__(self, host: torch.Tensor) -> None:
         self.host = host
-        self._fields: dict[Shape, dict[str, np.ndarray]] = {}
+        self._fields = lru_cache(MOST_SHAPES)(
+            lambda shape: {name: view.numpy() for name, view in shape.views(host).items()}
+        )
 
     def open(self, shape: Shape) -> dict[str, np.ndarray]:
         """The fields of a step, to be written."""
-        return look_up(self._fields, shape, partial(self._views, shape))
+        return self._fields(shape)
 
     def send(self, shape: Shape) -> None:
         """Bring what was written to the device."""
@@ -232,9 +223,6 @@ class StagingBuffer:
         """Where the host finds the tokens, and the event after which they are there: None if they
         are there already, or if reading them waits."""
         return tokens, None
-
-    def _views(self, shape: Shape) -> dict[str, np.ndarray]:
-        return {name: view.numpy() for name, view in shape.views(self.host).items()}
 
 
 class PinnedStagingBuffer(StagingBuffer):
