@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.precision import wide_dtype
-
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[..., 2 × size]`, gate in the first half and up in the second.
 
     Returns `[..., size]`. silu(g) is g / (1 + exp(-g)).
     """
-    gate, up = x.to(wide_dtype(x)).chunk(2, dim=-1)
+    gate, up = x.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
     return (torch.nn.functional.silu(gate) * up).to(x.dtype)

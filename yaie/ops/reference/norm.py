@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.precision import wide_dtype
-
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """x / sqrt(mean(x²) + eps) × weight over the last axis of `[..., size]`.
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
     """
-    wide = x.to(wide_dtype(x))
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
     return torch.nn.functional.rms_norm(wide, weight.shape, weight.to(wide.dtype), eps).to(x.dtype)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.precision import wide_dtype
-
 
 def row_sum(x: torch.Tensor) -> torch.Tensor:
     """The sum of each row of `[rows, columns]`: `[rows]`, float32 (float64 if given it)."""
-    return x.to(wide_dtype(x)).sum(dim=-1)
+    return x.to(torch.promote_types(x.dtype, torch.float32)).sum(dim=-1)
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row of `[rows, columns]`; a row of -inf alone gives zeros, not NaN."""
-    wide = x.to(wide_dtype(x))
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
     highest = wide.amax(dim=-1, keepdim=True) if x.shape[-1] else wide.sum(-1, keepdim=True)
     weights = torch.exp(wide - highest.masked_fill(highest == -torch.inf, 0.0))
     total = weights.sum(dim=-1, keepdim=True)
