@@ -8,8 +8,12 @@ from itertools import pairwise
 import torch
 
 from yaie.ops.checks import FLOATS, FP8, check_heads, check_range, check_tensor, known
-from yaie.ops.library import define
+from yaie.ops.library import define, operator
 from yaie.ops.registry import AUTO
+
+
+def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
 def attention_forward(
@@ -49,6 +53,7 @@ def attention_forward(
     return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
+@operator(_empty_state, name="paged_attention")
 def paged_attention_forward(
     q: torch.Tensor,
     key_pool: torch.Tensor,
@@ -68,11 +73,9 @@ def paged_attention_forward(
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     if known(q):
         check_lengths(q.shape[0], key_pool.shape, block_tables, context_lens, cu_seqlens)
-    return _paged_attention(
-        q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend
-    )
 
 
+@operator(_empty_state)
 def shared_prefix_attention(
     q: torch.Tensor,
     key_pool: torch.Tensor,
@@ -111,9 +114,6 @@ def shared_prefix_attention(
             raise ValueError(f"shared_len must be at most {shortest}, got {shared_len}")
         if (block_tables[:, :shared_blocks] != block_tables[:1, :shared_blocks]).any():
             raise ValueError(f"block_tables must begin with the same {shared_blocks} blocks")
-    return _shared_prefix_attention(
-        q, key_pool, value_pool, block_tables, context_lens, shared_len, scale, backend=backend
-    )
 
 
 def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
@@ -154,10 +154,6 @@ def check_starts(name: str, starts: list[int], size: int, of: str) -> None:
         raise ValueError(f"{name} must ascend from 0 to {size} (rows of {of}), got {starts}")
 
 
-def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
-    return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
-
-
 _attention = define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
     'str backend="auto") -> (Tensor, Tensor)',
@@ -166,17 +162,5 @@ _attention = define(
 _ragged_attention = define(
     "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
     'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor)',
-    _empty_state,
-)
-_paged_attention = define(
-    "paged_attention(Tensor q, Tensor key_pool, Tensor value_pool, Tensor block_tables, "
-    "Tensor context_lens, Tensor cu_seqlens, float? scale, *, "
-    'str backend="auto") -> (Tensor, Tensor)',
-    _empty_state,
-)
-_shared_prefix_attention = define(
-    "shared_prefix_attention(Tensor q, Tensor key_pool, Tensor value_pool, Tensor block_tables, "
-    'Tensor context_lens, int shared_len, float? scale, *, str backend="auto") '
-    "-> (Tensor, Tensor)",
     _empty_state,
 )

@@ -5,19 +5,13 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
+@operator(lambda x: x.new_empty(x.shape[0], x.shape[1] // 2))
 def silu_and_mul(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`; see `reference.elementwise.silu_and_mul`."""
     check_tensor("x", x, ("rows", "2 × size"), FLOATS, contiguous=True)
     if x.shape[1] % 2:
         raise ValueError(f"x must have an even number of columns, got {x.shape[1]}")
-    return _silu_and_mul(x, backend=backend)
-
-
-_silu_and_mul = define(
-    'silu_and_mul(Tensor x, *, str backend="auto") -> Tensor',
-    lambda x: x.new_empty(x.shape[0], x.shape[1] // 2),
-)

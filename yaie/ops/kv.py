@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 
 from yaie.ops.checks import FLOATS, FP8, check_distinct, check_range, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import define, operator
 from yaie.ops.registry import AUTO
 
 
+@operator(lambda *_: None, writes=("key_pool", "value_pool"))
 def reshape_and_cache(
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -28,18 +29,6 @@ def reshape_and_cache(
             or float8_e4m3fn, where what lies beyond ±448 is stored as that; written in place.
         slot_mapping: int64 `[tokens]`, block × block_size + offset for each token, none twice.
     """
-    check_new_tokens(keys, values, key_pool, value_pool, slot_mapping)
-    _reshape_and_cache(keys, values, key_pool, value_pool, slot_mapping, backend=backend)
-
-
-def check_new_tokens(
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor,
-) -> None:
-    """Check the arguments of `reshape_and_cache`."""
     check_tensor("keys", keys, ("tokens", "kv_heads", "head_dim"), FLOATS)
     check_tensor("values", values, tuple(keys.shape), (keys.dtype,), like=keys)
     shape = ("num_blocks", "block_size", *keys.shape[1:])
@@ -100,11 +89,6 @@ def copy_blocks_cuda(
     copy_blocks(key_pools, value_pools, block_mapping, backend="cuda")
 
 
-_reshape_and_cache = define(
-    "reshape_and_cache(Tensor keys, Tensor values, Tensor(a!) key_pool, Tensor(b!) value_pool, "
-    'Tensor slot_mapping, *, str backend="auto") -> ()',
-    lambda *_: None,
-)
 _copy_blocks = define(
     "copy_blocks(Tensor(a!)[] key_pools, Tensor(b!)[] value_pools, Tensor block_mapping, *, "
     'str backend="auto") -> ()',

@@ -1,7 +1,8 @@
 """Operators of `torch.library`: what torch.compile, autograd and CUDA graphs need to know of them.
 
 `torch.ops.yaie.<name>` takes arguments that its caller has checked. At each call it asks the
-registry which back end computes. The public functions of this package check, then call it.
+registry which back end computes. A public function of this package is the operator with its checks:
+its body only checks, and `operator` makes the rest of it.
 
 The operators are for inference. They take tensors that require a gradient, but a backward pass
 through an operator raises, whatever back end computed it: no part of a gradient is left out
@@ -10,7 +11,9 @@ silently. Autograd differentiates the plain functions, such as those of `yaie.op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Collection
+from functools import wraps
 from typing import Any
 
 import torch
@@ -22,6 +25,40 @@ from yaie.ops.registry import AUTO, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, type(None)})
+
+
+def operator(
+    fake: Callable[..., Any], name: str | None = None, writes: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make an operator of a function that checks its arguments, and whose signature is the
+    operator's, with `*, backend: str = "auto"` at its end. What is returned checks, then computes.
+
+    Args:
+        fake: as for `define`.
+        name: of the operator, by default the function's.
+        writes: the arguments that the operator writes into; it returns nothing then.
+    """
+
+    def decorate(check: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(check).parameters.values())[:-1]
+        defaults = tuple(parameter.default for parameter in parameters)
+        # Without defaults, since torch leaves out an argument that equals its default.
+        kept, check.__defaults__ = check.__defaults__, None
+        schema = torch.library.infer_schema(check, mutates_args=writes)
+        check.__defaults__ = kept
+        compute = define((name or check.__name__) + schema, fake)
+
+        @wraps(check)
+        def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
+            check(*arguments, **named)
+            left = defaults[len(arguments) :]
+            if named:
+                left = [named.get(p.name, p.default) for p in parameters[len(arguments) :]]
+            return compute(*arguments, *left, backend=backend)
+
+        return call
+
+    return decorate
 
 
 def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,21 +88,19 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
         is_plain = not _is_watched() and _PLAIN.issuperset(map(type, arguments))
         wants_grad = is_plain and _C.is_grad_enabled() and _C._any_requires_grad(*arguments)
         if not is_plain or wants_grad or arguments[0].is_meta:
-            return operator(*arguments, backend=backend)
+            return known(*arguments, backend=backend)
         return run(*arguments, backend=backend)
 
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)
 
     def autograd(keys: _C.DispatchKeySet, *arguments: Any, **options: str) -> Any:
-        if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
-            with _C._AutoDispatchBelowAutograd():
-                return operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
-
         def below() -> Any:
             with _C._AutoDispatchBelowAutograd():
-                return operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
+                return known.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
 
+        if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
+            return below()
         targets = tree_leaves([arguments[i] for i in written])
         others = tree_leaves([x for i, x in enumerate(arguments) if i not in written])
         sources = [x for x in others if isinstance(x, torch.Tensor)]
@@ -75,8 +110,8 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"yaie::{name}", run_fake)
-    operator = getattr(torch.ops.yaie, name).default
-    kinds = [argument.alias_info for argument in operator._schema.arguments]
+    known = getattr(torch.ops.yaie, name).default  # to torch
+    kinds = [argument.alias_info for argument in known._schema.arguments]
     written = [i for i, kind in enumerate(kinds) if kind is not None and kind.is_write]
     _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     return call

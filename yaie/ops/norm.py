@@ -5,19 +5,20 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
+@operator(lambda x, weight, eps: torch.empty_like(x))
 def rms_norm(
     x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, backend: str = AUTO
 ) -> torch.Tensor:
     """RMSNorm of each row; see `reference.norm.rms_norm`."""
     check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
     check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)
-    return _rms_norm(x, weight, eps, backend=backend)
 
 
+@operator(lambda x, residual, weight, eps: (torch.empty_like(x), torch.empty_like(x)))
 def add_rms_norm(
     x: torch.Tensor,
     residual: torch.Tensor,
@@ -30,15 +31,3 @@ def add_rms_norm(
     check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
     check_tensor("residual", residual, tuple(x.shape), (x.dtype,), like=x, contiguous=True)
     check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)
-    return _add_rms_norm(x, residual, weight, eps, backend=backend)
-
-
-_rms_norm = define(
-    'rms_norm(Tensor x, Tensor weight, float eps, *, str backend="auto") -> Tensor',
-    lambda x, weight, eps: torch.empty_like(x),
-)
-_add_rms_norm = define(
-    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps, *, "
-    'str backend="auto") -> (Tensor, Tensor)',
-    lambda x, residual, weight, eps: (torch.empty_like(x), torch.empty_like(x)),
-)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.checks import FLOATS, check_range, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
+@operator(lambda x, positions, cos, sin: x.new_empty(x.shape))
 def rotary(
     x: torch.Tensor,
     positions: torch.Tensor,
@@ -32,10 +33,3 @@ def rotary(
     check_tensor("cos", cos, shape, (torch.float32,), like=x, contiguous=True)
     check_tensor("sin", sin, tuple(cos.shape), (torch.float32,), like=x, contiguous=True)
     check_range("positions", positions, cos.shape[0])
-    return _rotary(x, positions, cos, sin, backend=backend)
-
-
-_rotary = define(
-    'rotary(Tensor x, Tensor positions, Tensor cos, Tensor sin, *, str backend="auto") -> Tensor',
-    lambda x, positions, cos, sin: x.new_empty(x.shape),
-)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor, known
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
+def one_per_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    """An empty result with one token per row."""
+    return logits.new_empty(logits.shape[0], dtype=torch.int64)
+
+
+@operator(one_per_row)
 def sample(
     logits: torch.Tensor,
     temperature: torch.Tensor,
@@ -32,7 +38,6 @@ def sample(
     check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
     check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
     check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
-    return _sample(logits, temperature, top_k, top_p, min_p, uniform, backend=backend)
 
 
 def check_logits(logits: torch.Tensor) -> None:
@@ -58,15 +63,3 @@ def check_row(
     if not fits.all():  # nor does a NaN fit
         wanted = f"{least} or more" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")
-
-
-def one_per_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-    """An empty result with one token per row."""
-    return logits.new_empty(logits.shape[0], dtype=torch.int64)
-
-
-_sample = define(
-    "sample(Tensor logits, Tensor temperature, Tensor top_k, Tensor top_p, Tensor min_p, "
-    'Tensor uniform, *, str backend="auto") -> Tensor',
-    one_per_row,
-)

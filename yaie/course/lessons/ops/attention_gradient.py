@@ -14,7 +14,7 @@ import torch
 from yaie.course.lessons.ops.reference.flash import FlashAttention
 from yaie.ops.attention import attention_forward
 from yaie.ops.checks import FLOATS, check_heads, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
@@ -42,6 +42,13 @@ def flash_attention(
     return FlashAttention.apply(q, k, v, *passes)
 
 
+def _empty_gradients(
+    grad_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object
+) -> tuple[torch.Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+@operator(_empty_gradients)
 def attention_backward(
     grad_out: torch.Tensor,
     q: torch.Tensor,
@@ -66,17 +73,3 @@ def attention_backward(
     for name, tensor in (("lse", lse), ("delta", delta)):
         check_tensor(name, tensor, tuple(q.shape[:2]), (torch.float32,), like=q)
     check_heads(q.shape[1], k.shape[1])
-    return _attention_backward(grad_out, q, k, v, lse, delta, causal, scale, backend=backend)
-
-
-def _empty_gradients(
-    grad_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object
-) -> tuple[torch.Tensor, ...]:
-    return tuple(x.new_empty(x.shape) for x in (q, k, v))
-
-
-_attention_backward = define(
-    "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, "
-    'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor, Tensor)',
-    _empty_gradients,
-)

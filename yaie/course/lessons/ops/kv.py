@@ -8,8 +8,7 @@ import torch
 
 from yaie.ops import kv
 from yaie.ops.attention import check_starts
-from yaie.ops.checks import FLOATS, check_range, check_tensor, known
-from yaie.ops.kv import FP8, check_new_tokens
+from yaie.ops.checks import FLOATS, FP8, check_range, check_tensor, known
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
@@ -37,7 +36,7 @@ def reshape_and_cache(
     if not scales:
         kv.reshape_and_cache(*arguments, backend=backend)
         return
-    check_new_tokens(*arguments)
+    kv.reshape_and_cache.__wrapped__(*arguments)  # checks them
     _reshape_and_cache_fp8(*arguments, *scales, backend=backend)
 
 

@@ -8,20 +8,20 @@ from yaie.build import jit
 from yaie.course.lessons.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops import registry
 from yaie.ops.checks import check_tensor, known
-from yaie.ops.library import define
+from yaie.ops.library import define, operator
 from yaie.ops.registry import AUTO
 
 _OPERATOR = "fill_draft_extend_metadata"
 _INT32 = (torch.int32,)
 
 
+@operator(lambda x: x.new_empty(len(x) + 1))
 def prefix_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     """The sums of all prefixes of int32 `[n]`: `[n + 1]`; see `reference.metadata.prefix_sum`.
 
     The sum of all must fit in 32 bits.
     """
     check_tensor("x", x, ("n",), _INT32, contiguous=True)
-    return _prefix_sum(x, backend=backend)
 
 
 def fill_draft_extend_metadata(
@@ -133,9 +133,6 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-_prefix_sum = define(
-    'prefix_sum(Tensor x, *, str backend="auto") -> Tensor', lambda x: x.new_empty(len(x) + 1)
-)
 _fill = define(
     "fill_draft_extend_metadata(Tensor extend_seq_lens, Tensor seq_lens, SymInt nsa_index_topk, "
     "Tensor(a!) out_seqlens_expanded, Tensor(b!) out_nsa_cache_seqlens, SymInt num_tokens, *, "

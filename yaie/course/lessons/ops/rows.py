@@ -5,28 +5,19 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 _WIDE = {torch.float64: torch.float64}  # the dtype of sums; all else is summed in float32
 
 
+@operator(lambda x: x.new_empty(x.shape[0], dtype=_WIDE.get(x.dtype, torch.float32)))
 def row_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     """The sum of each row; see `reference.norm.row_sum`."""
     check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
-    return _row_sum(x, backend=backend)
 
 
+@operator(torch.empty_like)
 def softmax(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     """Softmax of each row; see `reference.norm.softmax`."""
     check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
-    return _softmax(x, backend=backend)
-
-
-_row_sum = define(
-    'row_sum(Tensor x, *, str backend="auto") -> Tensor',
-    lambda x: x.new_empty(x.shape[0], dtype=_WIDE.get(x.dtype, torch.float32)),
-)
-
-
-_softmax = define('softmax(Tensor x, *, str backend="auto") -> Tensor', torch.empty_like)

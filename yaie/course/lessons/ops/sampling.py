@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.library import define
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 from yaie.ops.sampling import check_logits, check_row, one_per_row
 
 
+@operator(one_per_row)
 def gumbel_sample(
     logits: torch.Tensor,
     temperature: torch.Tensor,
@@ -25,11 +26,3 @@ def gumbel_sample(
     check_row("temperature", temperature, torch.float32, logits, 0.0, None)
     check_row("seed", seed, torch.int64, logits, None, None)
     check_row("step", step, torch.int64, logits, None, None)
-    return _gumbel_sample(logits, temperature, seed, step, backend=backend)
-
-
-_gumbel_sample = define(
-    "gumbel_sample(Tensor logits, Tensor temperature, Tensor seed, Tensor step, *, "
-    'str backend="auto") -> Tensor',
-    one_per_row,
-)
