@@ -11,7 +11,7 @@ from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import reshape_and_cache
 from yaie.ops.norm import rms_norm
 
-MOST_CALLS = {"rms_norm": 45, "add_rms_norm": 56, "silu_and_mul": 38, "paged_attention": 135}
+MOST_CALLS = {"rms_norm": 48, "add_rms_norm": 59, "silu_and_mul": 41, "paged_attention": 137}
 X, WEIGHT = torch.randn(3, 8), torch.randn(8)
 
 

@@ -27,7 +27,7 @@ LAYERS = [
     {"build.cache"},
     {"emulator"},
     {"build"},
-    {"ops.registry", "ops.interpreter", "ops.reference"},
+    {"ops.registry", "ops.interpreter", "ops.reference", "ops.plans"},
     {"ops.triton", "ops.cuda"},
     {"ops"},
     {"model"},

@@ -138,6 +138,7 @@ class Module:
             self._launch(launcher, arguments)
 
         launch.__name__ = launch.__qualname__ = name
+        launch.kernel = self, launcher
         self.__dict__[name] = launch  # the next time without this function
         return launch
 
@@ -152,14 +153,14 @@ class Module:
         if quick is not None and not self.checked:
             values, index = quick
             values.append(_stream(index))
-            self._launch_on_gpu(launcher, values, index)
+            self.launch_on_gpu(launcher, values, index)
             return
         device = check_arguments(launcher, arguments)
         if device is None or device.type == "cpu":
             self._emulated().call(launcher, arguments)
         elif device.type == "cuda" and not self.checked:
             values = launcher.values(arguments, _stream(device.index))
-            self._launch_on_gpu(launcher, values, device.index)
+            self.launch_on_gpu(launcher, values, device.index)
         else:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
@@ -212,7 +213,7 @@ class Module:
                     self._on_cpu = module
         return self._on_cpu
 
-    def _launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
+    def launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
         import torch
 
         functions = self._on_gpu.get(index) or self._compiled_for(index)

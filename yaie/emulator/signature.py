@@ -130,6 +130,18 @@ class Launcher:
             for p in self.wanted
         )
 
+    def packed(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[int, int | None]]]:
+        """Checked arguments for many launches: numbers as C has them, and where tensors' addresses
+        come, with these; None in place of an address that belongs to no tensor alone."""
+        values, addresses = [], []
+        for parameter, argument in zip(self.wanted, arguments, strict=True):
+            if parameter.pointer and argument is not None:
+                alone = hasattr(argument, "data_ptr") and not parameter.table
+                addresses.append((len(values), argument.data_ptr() if alone else None))
+            number = argument is not None and not parameter.pointer
+            values.append(parameter.ctype(argument) if number else None)
+        return values, addresses
+
     def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
         """What is passed: pointers in place of tensors, and the stream where it belongs."""
         given = iter([_value(argument) for argument in arguments])

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 
 from yaie.ops.checks import FLOATS, FP8, check_heads, check_range, check_tensor, known
-from yaie.ops.library import define, operator
+from yaie.ops.library import define, operator, planned
 from yaie.ops.registry import AUTO
 
 
@@ -16,6 +16,7 @@ def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tenso
     return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
+@planned("attention", "ragged_attention")
 def attention_forward(
     q: torch.Tensor,
     k: torch.Tensor,

@@ -12,7 +12,7 @@ silently. Autograd differentiates the plain functions, such as those of `yaie.op
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from typing import Any
 
@@ -21,7 +21,8 @@ from torch import _C
 from torch.autograd.graph import increment_version
 from torch.utils._pytree import tree_leaves
 
-from yaie.ops.registry import AUTO, compute, location
+from yaie.ops import plans
+from yaie.ops.registry import AUTO, changed, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, type(None)})
@@ -31,7 +32,8 @@ def operator(
     fake: Callable[..., Any], name: str | None = None, writes: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make an operator of a function that checks its arguments, and whose signature is the
-    operator's, with `*, backend: str = "auto"` at its end. What is returned checks, then computes.
+    operator's, with `*, backend: str = "auto"` at its end. What is returned checks, then computes,
+    or launches by a plan: see `planned`. Its attribute `check` is the function that only checks.
 
     Args:
         fake: as for `define`.
@@ -40,21 +42,45 @@ def operator(
     """
 
     def decorate(check: Callable[..., Any]) -> Callable[..., Any]:
+        called = name or check.__name__
         parameters = list(inspect.signature(check).parameters.values())[:-1]
         defaults = tuple(parameter.default for parameter in parameters)
         # Without defaults, since torch leaves out an argument that equals its default.
         kept, check.__defaults__ = check.__defaults__, None
         schema = torch.library.infer_schema(check, mutates_args=writes)
         check.__defaults__ = kept
-        compute = define((name or check.__name__) + schema, fake)
+        compute = define(called + schema, fake)
+        written = [i for i, parameter in enumerate(parameters) if parameter.name in writes]
 
-        @wraps(check)
-        def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
+        def checked(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
             check(*arguments, **named)
             left = defaults[len(arguments) :]
             if named:
                 left = [named.get(p.name, p.default) for p in parameters[len(arguments) :]]
             return compute(*arguments, *left, backend=backend)
+
+        function = planned(called, written=written)(wraps(check)(checked))
+        function.check = check
+        return function
+
+    return decorate
+
+
+def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable], Callable]:
+    """Make a public function keep its launches on a GPU, unless torch has to see the call or the
+    registry was changed for one of the operators that it calls. See `yaie.ops.plans`.
+
+    Args:
+        written: which arguments the function writes into.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
+            on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
+            if not on_gpu or named or not changed.isdisjoint(operators) or _is_seen(arguments):
+                return function(*arguments, backend=backend, **named)
+            return plans.launch(function, arguments, backend, written)
 
         return call
 
@@ -85,11 +111,7 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
             increment_version(arguments[i])
 
     def call(*arguments: Any, backend: str = AUTO) -> Any:
-        is_plain = not _is_watched() and _PLAIN.issuperset(map(type, arguments))
-        wants_grad = is_plain and _C.is_grad_enabled() and _C._any_requires_grad(*arguments)
-        if not is_plain or wants_grad or arguments[0].is_meta:
-            return known(*arguments, backend=backend)
-        return run(*arguments, backend=backend)
+        return (known if _is_seen(arguments) else run)(*arguments, backend=backend)
 
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)
@@ -117,8 +139,9 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _is_watched() -> bool:
-    """Whether calls are compiled, traced, profiled, transformed or seen by a mode of torch."""
+def _is_seen(arguments: tuple) -> bool:
+    """Whether torch has to see a call: it is compiled, traced, profiled, transformed or watched by
+    a mode of torch, has arguments other than plain tensors and numbers, or a gradient is wanted."""
     return bool(
         torch.compiler.is_compiling()
         or _C._len_torch_dispatch_stack()
@@ -126,6 +149,9 @@ def _is_watched() -> bool:
         or _C._get_tracing_state()
         or torch.autograd._profiler_enabled()
         or _C._functorch.peek_interpreter_stack()
+        or not _PLAIN.issuperset(map(type, arguments))
+        or (_C.is_grad_enabled() and _C._any_requires_grad(*arguments))
+        or arguments[0].is_meta
     )
 
 

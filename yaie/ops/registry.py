@@ -49,6 +49,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     }
     for operator, places in _PLACES.items()
 }
+changed: set[str] = set()  # the operators for which `register` or `prefer` was called
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 
@@ -94,6 +95,7 @@ def register(operator: str, backend: str, function: Callable) -> None:
     if not callable(function):
         raise TypeError(f"function must be callable, got {type(function).__name__}")
     functions[backend] = function
+    changed.add(operator)
 
 
 def find(place: str, wanted: str) -> Any:
@@ -138,6 +140,7 @@ def in_words(backends: Mapping[str, str], device: str | torch.device) -> str:
 def prefer(operator: str, backend: str | None) -> None:
     """Have `auto` try this back end first for one operator; None ends the preference."""
     functions = _of(operator)
+    changed.add(operator)
     if backend is None:
         _preferred.pop(operator, None)
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from yaie.ops.cuda.launching import launch
+from yaie.ops.plans import made
 
 
 def silu_and_mul(
@@ -14,6 +15,6 @@ def silu_and_mul(
 ) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`; `name` is a launcher of `file`."""
     rows, size = x.shape[0], x.shape[1] // 2
-    out = x.new_empty(rows, size)
+    out = made(x.new_empty(rows, size))
     launch(file, name, x.dtype, x, out, rows, size)
     return out

@@ -20,6 +20,7 @@ from yaie.ops.cuda.launching import (
     suffix,
     token_rows,
 )
+from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
@@ -137,8 +138,8 @@ def launch(
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
-    out = q.new_empty(q.shape)
-    lse = q.new_empty(tokens, heads, dtype=torch.float32)
+    out = made(q.new_empty(q.shape))
+    lse = made(q.new_empty(tokens, heads, dtype=torch.float32))
     if out.numel() == 0:
         return out, lse.fill_(-math.inf)
     q, scale = positive_scale(q, scale)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from yaie.build import dtypes, jit, nvcc
+from yaie.ops.plans import note
 from yaie.ops.registry import HOPPER, Declined, Unsupported
 
 SUFFIXES = {getattr(torch, name): suffix for name, suffix in dtypes.SUFFIXES.items()}
@@ -37,7 +38,9 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
     missing.
     """
     try:
-        launcher(file, name)(*arguments)
+        function = launcher(file, name)
+        function(*arguments)
+        note(function, arguments)
     except jit.CompileError as error:
         on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
         if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from yaie.ops.cuda.launching import launch
+from yaie.ops.plans import made
 
 FILE = "norm/rms_norm.cu"
 
@@ -19,7 +20,7 @@ def rms_norm(
     name: str = "rms_norm",
 ) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`; `name` is a launcher of `file`."""
-    out = torch.empty_like(x)
+    out = made(torch.empty_like(x))
     launch(file, name, x.dtype, x, weight, out, *x.shape, eps)
     return out
 
@@ -28,6 +29,6 @@ def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm of x + residual, and the sum."""
-    out, total = torch.empty_like(x), torch.empty_like(x)
+    out, total = made(torch.empty_like(x)), made(torch.empty_like(x))
     launch(FILE, "add_rms_norm", x.dtype, x, residual, weight, out, total, *x.shape, eps)
     return out, total

@@ -19,6 +19,7 @@ from yaie.ops.cuda.launching import (
     suffix,
     token_rows,
 )
+from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
@@ -106,8 +107,7 @@ def cascade(
     tiles = -(-batch * (heads // kv_heads) // _CASCADE["ROWS"]) * kv_heads
     splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // _CASCADE["TILE"])))
     size = splits * batch * heads * (head_dim + 1)
-    workspace = q.new_empty(size, dtype=torch.float32)
-    workspace = workspace, shared_len, splits
+    workspace = made(q.new_empty(size, dtype=torch.float32)), shared_len, splits
     return decode("paged/cascade.cu", "cascade", *operands, workspace=workspace, state=state)
 
 
@@ -141,8 +141,8 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
         wanted = 8 * _multiprocessors(q.device) // max(q.shape[0] * key_pool.shape[2], 1)
         splits = max(1, min(wanted, room // LEAST_PART))
     part = -(-room // splits)
-    parts = q.new_empty(splits, *q.shape, dtype=torch.float32)
-    part_lse = q.new_empty(splits, *q.shape[:2], dtype=torch.float32)
+    parts = made(q.new_empty(splits, *q.shape, dtype=torch.float32))
+    part_lse = made(q.new_empty(splits, *q.shape[:2], dtype=torch.float32))
     return decode(file, "split", *operands, workspace=(parts, part_lse, part, splits))
 
 
@@ -164,7 +164,7 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None, scales: tuple
     if workers is None:
         workers = _workers(q.device, head_dim, key_pool.element_size())
     size = workers * (4 + 2 * group * (head_dim + 1))
-    workspace = q.new_empty(size, dtype=torch.float32)
+    workspace = made(q.new_empty(size, dtype=torch.float32))
     name, scales = ("mma_fp8", scales) if key_pool.element_size() == 1 else ("mma", ())
     return decode("paged/mma.cu", name, *operands, workspace=(*scales, workspace, skip, workers))
 
@@ -207,7 +207,7 @@ def arguments(
     tokens, heads, head_dim = q.shape
     q = token_rows(q)
     if state is None:
-        state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
+        state = made(q.new_empty(q.shape)), made(q.new_empty(q.shape[:2], dtype=torch.float32))
     batch, max_blocks = block_tables.shape
     q, scale = positive_scale(q, scale)
     return state, [

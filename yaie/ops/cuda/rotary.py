@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.cuda.launching import launch, memory
+from yaie.ops.plans import made
 
 
 def rotary(
@@ -13,7 +14,7 @@ def rotary(
     """Rotate each head of `[tokens, heads, head_dim]`; x may be a part of a larger tensor."""
     if x.stride(2) != 1:
         x = x.contiguous()
-    out = x.new_empty(x.shape)
+    out = made(x.new_empty(x.shape))
     tokens, heads, head_dim = x.shape
     launch(
         *("rotary/rotary.cu", "rotary", x.dtype, memory(x), positions, cos, sin, out),

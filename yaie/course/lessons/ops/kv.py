@@ -36,7 +36,7 @@ def reshape_and_cache(
     if not scales:
         kv.reshape_and_cache(*arguments, backend=backend)
         return
-    kv.reshape_and_cache.__wrapped__(*arguments)  # checks them
+    kv.reshape_and_cache.check(*arguments)
     _reshape_and_cache_fp8(*arguments, *scales, backend=backend)
 
 

@@ -1,0 +1,127 @@
+"""Kept launches: what a call on a GPU need not find out again.
+
+The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
+checked, finds its back end, and is recorded: the memory that it makes, and which launchers it calls
+with what. Later calls make that memory and call those launchers, on the stream that is current
+then. A plan holds no tensor. A call is kept only if nothing else can matter: every address that it
+launched with is an argument's or that of memory it made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import _C
+from torch.autograd.graph import increment_version
+
+MOST = 4096  # plans; then all are forgotten
+TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
+
+
+class _Thread(threading.local):
+    recording: Plan | None = None
+
+
+_thread = _Thread()
+
+
+class Plan:
+    """The launches of a call. Its tensors are the arguments, then those that it makes."""
+
+    def __init__(self, arguments: Sequence[Any], written: Sequence[int]) -> None:
+        self.tensors, self.written = list(arguments), written
+        self.index = arguments[0].get_device()
+        self.made: list[tuple[torch.Size, dict[str, Any]]] = []
+        self.launches: list[tuple] = []
+        self.is_whole = True
+
+    def note(self, function: Callable[..., None], arguments: Sequence[Any]) -> None:
+        """Record a call of a module's function: see `yaie.build.jit.Module`."""
+        module, launcher = function.kernel
+        values, given = launcher.packed(arguments)
+        own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
+        places = [(place, own.get(address)) for place, address in given]
+        last = launcher.parameters[-1]
+        self.is_whole &= last.is_stream and None not in dict(places).values()
+        self.launches.append((module, launcher, values, places))
+
+    def finish(self, result: Any) -> Plan | None:
+        """The plan, without its tensors, or None if the call cannot be kept."""
+        places = {id(x): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
+        self.is_tuple = isinstance(result, tuple)
+        results = result if self.is_tuple else () if result is None else (result,)
+        self.results = [places.get(id(x)) for x in results]
+        del self.tensors
+        return self if self.is_whole and self.launches and None not in self.results else None
+
+    def run(self, arguments: Sequence[Any]) -> Any:
+        """Make the memory, launch, and return what the operator returns."""
+        tensors = list(arguments)
+        for shape, options in self.made:
+            tensors.append(torch.empty(shape, **options))
+        stream = _C._cuda_getCurrentRawStream(self.index)
+        for module, launcher, kept, places in self.launches:
+            values = [*kept, stream]
+            for place, which in places:
+                values[place] = tensors[which].data_ptr()
+            module.launch_on_gpu(launcher, values, self.index)
+        for which in self.written:
+            increment_version(tensors[which])
+        results = tuple([tensors[which] for which in self.results])
+        if self.is_tuple:
+            return results
+        return results[0] if results else None
+
+
+def made(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself: new memory, contiguous, which a plan makes again."""
+    if (plan := _thread.recording) is not None:
+        plan.is_whole &= tensor.is_contiguous() and tensor.numel() > 0
+        plan.made.append((tensor.shape, {"dtype": tensor.dtype, "device": tensor.device}))
+        plan.tensors.append(tensor)
+    return tensor
+
+
+def note(function: Callable[..., None], arguments: Sequence[Any]) -> None:
+    """Record that a module's function was called, if this thread records a plan."""
+    if (plan := _thread.recording) is not None:
+        plan.note(function, arguments)
+
+
+def launch(
+    operator: Callable[..., Any], arguments: tuple, backend: str, written: Sequence[int]
+) -> Any:
+    """Call an operator by its plan; without one, make one if possible.
+
+    Args:
+        arguments: tensors, the first on a GPU, and numbers.
+        written: which of them the operator writes into.
+    """
+    parts = [operator, backend]
+    for x in arguments:
+        if type(x) in TENSORS:
+            parts += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
+        else:
+            parts.append(x)
+    key = tuple(parts)
+    plan = _plans.get(key)
+    if plan is not None:
+        return plan.run(arguments)
+    # An empty tensor has no address, and one that is given twice could be two the next time.
+    addresses = [x.data_ptr() for x in arguments if type(x) in TENSORS]
+    is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
+    if key in _plans or _thread.recording is not None or not is_clear:
+        return operator(*arguments, backend=backend)
+    _thread.recording = plan = Plan(arguments, written)
+    try:
+        result = operator(*arguments, backend=backend)
+    finally:
+        _thread.recording = None
+    if len(_plans) >= MOST:
+        _plans.clear()
+    _plans[key] = plan.finish(result)
+    return result
