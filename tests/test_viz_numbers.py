@@ -31,6 +31,7 @@ from yaie.course import viz
 from yaie.course.core.memory import Memory
 from yaie.course.core.triton import HAS_TRITON, can_watch
 from yaie.course.lessons.data_nb18 import naive, owners, rescales
+from yaie.course.lessons.online_softmax import OnlineSoftmax
 from yaie.course.lessons.ops.reference.flash import flash_backward, flash_forward
 from yaie.course.viz.attention import draw_online, record_online
 from yaie.course.viz.attention_programs import tiles_of
@@ -44,7 +45,6 @@ from yaie.course.viz.tiles import draw_tile_owners, draw_tiles, record_tiles
 from yaie.course.viz.tree_state import compare
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.prefix_cache import RadixCache
-from yaie.ops.reference.online_softmax import OnlineSoftmax
 
 
 def drawn(figure) -> bool:

@@ -15,14 +15,14 @@ You have
 - `x.unsqueeze(-1)`: an axis of length 1 more, at the end
 
 In a terminal: yaie check 07.1, yaie hint 07.1, yaie reset 07.1.
-What this file does not define is inherited from yaie/ops/reference/online_softmax.py.
+What this file does not define is inherited from yaie/course/lessons/online_softmax.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference import online_softmax as reference
+from yaie.course.lessons import online_softmax as reference
 from yaie.ops.reference.online_softmax import finite
 
 

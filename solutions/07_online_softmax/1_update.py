@@ -5,7 +5,7 @@ and `self.accumulator` to where they would be if this tile and all earlier ones 
 The sums so far are relative to the old maximum. There may be many rows, each with its own
 maximum, and a row may have nothing but -inf so far.
 
-Generated from OnlineSoftmax.update in yaie/ops/reference/online_softmax.py.
+Generated from OnlineSoftmax.update in yaie/course/lessons/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference import online_softmax as reference
+from yaie.course.lessons import online_softmax as reference
 from yaie.ops.reference.online_softmax import finite
 
 

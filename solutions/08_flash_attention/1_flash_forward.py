@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import torch
 
+from yaie.course.lessons.online_softmax import OnlineSoftmax
 from yaie.course.lessons.ops.reference.flash import (
     heads_first,
     hidden_keys,
     key_tiles,
     tokens_first,
 )
-from yaie.ops.reference.online_softmax import OnlineSoftmax, State
+from yaie.ops.reference.online_softmax import State
 
 
 def flash_forward(
