@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def real_model() -> Path:
     from yaie.model.pull import pull
 
     return pull(progress=False)
+
+
+@pytest.fixture(autouse=True)
+def no_kept_launches() -> None:
+    """On a GPU, what a test changes in a back end would not be seen by a call that an earlier test
+    has made a plan for."""
+    if plans := sys.modules.get("yaie.ops.plans"):
+        plans._plans.clear()
 
 
 @pytest.fixture

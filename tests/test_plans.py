@@ -388,4 +388,4 @@ def test_on_a_gpu_in_a_graph_and_on_another_stream(monkeypatch: pytest.MonkeyPat
         out.fill_(math.nan)
         graph.replay()
         torch.testing.assert_close(out, rms_norm(x, weight, backend="reference"))
-    assert len(plans._plans) == 1
+    assert len([plan for plan in plans._plans.values() if plan is not None]) == 1
