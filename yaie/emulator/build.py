@@ -26,11 +26,8 @@ INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 
 _COMMON = ["-std=c++17", "-fPIC", "-pthread"]
-_RUNTIME = ["-fno-exceptions", "-ftls-model=global-dynamic"]
-# How the runtime is optimized: what each access runs through, where -O2 would be no faster and
-# take a third longer to compile, and all else.
-_HOT = ["-O1"]
-_COLD = ["-Og", "-finline-functions-called-once", "-finline-small-functions"]
+# With -O2 it would be no faster, and take a third longer to compile.
+_RUNTIME = ["-O1", "-fno-exceptions", "-ftls-model=global-dynamic"]
 # Warnings each of which most often tells of a mistake. The compiler's others are silent.
 WARNINGS = (
     *("uninitialized", "return-type", "parentheses", "tautological-compare", "type-limits"),
@@ -91,20 +88,17 @@ _WRAP = [f"-Wl,--wrap={name}" for name in _STORING]
 # No library names another: what is loaded first is found by what comes after it.
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
-# The units of each: how they are optimized, and their files, which read the standard library's
-# headers only once.
-_UNITS = {
+# Of these every second one is in the same unit, so that both take as long to compile.
+_SOURCES = {
     "core": (
-        (_COLD, ("async", "async_barriers", "async_products", "boxes", "calls", "copies", "core",
-                 "engines", "failure", "grid", "limits", "memory", "products", "stacks", "team",
-                 "warp")),
+        *("async", "core", "grid", "async_products", "products", "limits", "failure", "team"),
+        *("async_barriers", "warp", "boxes", "calls", "engines", "copies", "stacks", "memory"),
     ),
     "checker": (
-        (_HOT, ("checker", "counters", "happens", "hooks", "races", "shadow")),
-        (_COLD, ("async_checks", "cluster_checks", "host_checks", "product_checks", "undefined",
-                 "unset")),
+        *("checker", "async_checks", "hooks", "happens", "races", "counters", "host_checks"),
+        *("unset", "product_checks", "cluster_checks", "undefined", "shadow"),
     ),
-}  # fmt: skip
+}
 
 
 class CompileError(RuntimeError):
@@ -188,19 +182,21 @@ def build_runtime(part: str) -> Path:
 
     The "checker" calls the "core", which has to be loaded before it.
     """
-    options, units = [*_COMMON, *_RUNTIME], _UNITS[part]
-    sources = [RUNTIME / f"{name}.cpp" for _, names in units for name in names]
-    texts = [file.read_text() for file in (*sources, *sorted(RUNTIME.glob("*.h")))]
-    key = content_hash(*texts, _headers(), compiler_version(), str((options, units)))
+    sources = [RUNTIME / f"{name}.cpp" for name in _SOURCES[part]]
+    headers = sorted(RUNTIME.glob("*.h"))
+    options = [*_COMMON, *_RUNTIME]
+    texts = [file.read_text() for file in (*sources, *headers)]
+    key = content_hash(*texts, _headers(), compiler_version(), str(options))
     name = f"libemulator-{part}-{key}.so"
 
     def compile_in(folder: Path) -> Path:
+        # Two units, each of several files: the standard library's headers are read only twice.
         objects, jobs = [], []
-        for number, (level, names) in enumerate(units):
+        for number, unit in enumerate([sources[::2], sources[1::2]]):
             source = folder / f"unit{number}.cpp"
-            source.write_text("".join(f'#include "{RUNTIME / name}.cpp"\n' for name in names))
+            source.write_text("".join(f'#include "{path}"\n' for path in unit))
             objects.append(source.with_suffix(".o"))
-            jobs.append(_start([*options, *level, "-c", str(source), "-o", str(objects[-1])]))
+            jobs.append(_start([*options, "-c", str(source), "-o", str(objects[-1])]))
         for job in jobs:
             _finish(job)
         run_compiler([*_LINK, *map(str, objects), "-o", str(folder / name), "-lrt"])

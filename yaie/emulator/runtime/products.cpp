@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <memory>
 
-#pragma GCC push_options
-#pragma GCC optimize("O1")  // a product is most of what a kernel with wgmma takes here
-
 namespace emulator {
 
 namespace {
@@ -179,4 +176,3 @@ void compute_product(const ProductPart* const (&parts)[warp_group]) {
 }
 
 }  // namespace emulator
-#pragma GCC pop_options
