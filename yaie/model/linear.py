@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +13,13 @@ from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 
 FEW_TOKENS = 16  # up to here, reading the weights is what takes time
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for products of bfloat16: AVX512-BF16 or AMX."""
+    names = "_is_avx512_bf16_supported", "_is_amx_tile_supported"
+    return any(getattr(torch.cpu, name, bool)() for name in names)  # bool() is False
 
 
 class Linear(nn.Module):
@@ -38,8 +46,8 @@ class Linear(nn.Module):
         return out if self.bias is None else out + self.bias
 
     def torch_is_faster(self, tokens: int) -> bool:
-        """Whether torch multiplies faster than the back end `cpp`: with bfloat16 on a
-        processor with matrix units (AMX), at 7 times the rate of its vector units."""
-        has_matrix_units = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # bool() is False
+        """Whether torch multiplies faster than the back end `cpp`: with bfloat16 on a processor
+        that has instructions for its products, at 2 (AVX-512) to 7 times (AMX) the rate. A row's
+        last bits then depend on how many rows there are."""
         in_bfloat16 = self.rows[0].data.dtype == torch.bfloat16
-        return tokens > FEW_TOKENS and in_bfloat16 and has_matrix_units()
+        return tokens > FEW_TOKENS and in_bfloat16 and multiplies_bfloat16()
