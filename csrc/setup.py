@@ -59,7 +59,7 @@ def main() -> int:
 def parse_architectures(text: str) -> tuple[str, ...]:
     """The architectures of a list such as "8.0;9.0a+PTX", written as for TORCH_CUDA_ARCH_LIST.
 
-    Raises ValueError for what is none.
+    Raises ValueError for an entry that is not an architecture.
     """
     found = tuple(dict.fromkeys(re.split(r"[;,\s]+", text.strip(" ;,"))))
     for architecture in found:

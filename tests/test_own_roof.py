@@ -304,7 +304,7 @@ def test_the_engines_product_is_measured_in_every_format():
     sizes = [row["bytes"] / (64 * own_roof.SIZE) for row in record["engine"]]
     assert sizes == [4, 2, 2, 34 / 32, 18 / 32, 20 / 32]
     record["engine"][3]["gb_s"] = 8.5
-    assert data_nb10.engine_rates(record)[3] == "q8_0        8.5 GB/s,  85% of a copy"
+    assert data_nb10.engine_rates(record)[3] == "q8_0        8.5 GB/s,  85% of reading"
 
 
 def test_a_line_for_each_format_and_case_beside_llama():

@@ -17,7 +17,8 @@
 // - `begin_turn()`, `end_turn(next)`: yours, called by all threads of a consumer; `next` is a
 //   consumer
 // - `multiply_keys`, `add_values`: start the two products; `wgmma_wait` waits for them
-// - `load`: an int that numbers the tiles of keys and of values, for `wait_for` and `release`
+// - `load`: an int, the number of the last tile of keys or values that this consumer has used; for
+//   `wait_for` and `release`
 //
 // In a terminal: yaie check 26.2, yaie hint 26.2, yaie reset 26.2.
 

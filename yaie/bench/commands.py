@@ -117,7 +117,7 @@ def bench_engine(
     cpu_time: Annotated[
         bool,
         typer.Option(
-            "--cpu-time", help="Count what one thread computes, if other programs use this CPU."
+            "--cpu-time", help="Measure the CPU time of one thread, for a machine that others use."
         ),
     ] = False,
     course: Annotated[
@@ -127,7 +127,7 @@ def bench_engine(
     peer: Annotated[
         str | None,
         typer.Option(
-            help="Only beside this, on a CPU: llama.cpp, or spinning: threads that never sleep."
+            help="Compare only with this, on a CPU: llama.cpp, or spinning (waiting in a loop)."
         ),
     ] = None,
     output: Output = None,
@@ -165,13 +165,17 @@ def bench_serve(
     context: typer.Context,
     model: ModelOption = DEFAULT_MODEL,
     url: Annotated[
-        str | None, typer.Option(help="Address of a server that runs.", show_default="start one")
+        str | None, typer.Option(help="Address of a running server.", show_default="start one")
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="YAIE_API_KEY", help="The key that it demands.")
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="The API key of that server.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="WORDS", help="Some of transformers, at_once, arrivals.")
+        str | None,
+        typer.Option(
+            metavar="WORDS",
+            help="Only these, separated by commas: transformers, at_once, arrivals.",
+        ),
     ] = None,
     soak: Annotated[
         float | None,

@@ -131,8 +131,8 @@ class Launcher:
         )
 
     def packed(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[int, int | None]]]:
-        """Checked arguments for many launches: numbers as C has them, and where tensors' addresses
-        come, with these; None in place of an address that belongs to no tensor alone."""
+        """Checked arguments for repeated launches: numbers as C has them, and (index, address) for
+        each address; the address is None if it is not that of one tensor, such as a table's."""
         values, addresses = [], []
         for parameter, argument in zip(self.wanted, arguments, strict=True):
             if parameter.pointer and argument is not None:

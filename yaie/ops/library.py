@@ -1,8 +1,8 @@
 """Operators of `torch.library`: what torch.compile, autograd and CUDA graphs need to know of them.
 
 `torch.ops.yaie.<name>` takes arguments that its caller has checked. At each call it asks the
-registry which back end computes. A public function of this package is the operator with its checks:
-its body only checks, and `operator` makes the rest of it.
+registry which back end computes. A public function of this package has a body that only checks its
+arguments; the decorator `operator` adds the computation.
 
 The operators are for inference. They take tensors that require a gradient, but a backward pass
 through an operator raises, whatever back end computed it: no part of a gradient is left out
@@ -31,9 +31,9 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, type(Non
 def operator(
     fake: Callable[..., Any], name: str | None = None, writes: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make an operator of a function that checks its arguments, and whose signature is the
-    operator's, with `*, backend: str = "auto"` at its end. What is returned checks, then computes,
-    or launches by a plan: see `planned`. Its attribute `check` is the function that only checks.
+    """Turn a function that checks arguments into an operator. The function's signature, without its
+    last parameter `backend`, becomes the operator's schema. The operator checks its arguments and
+    computes, or repeats recorded launches: see `planned`. Its attribute `check` is the function.
 
     Args:
         fake: as for `define`.

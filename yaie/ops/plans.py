@@ -1,4 +1,4 @@
-"""Kept launches: what a call on a GPU need not find out again.
+"""Recorded launches: a repeated call on a GPU skips checks and the choice of a back end.
 
 The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
 checked, finds its back end, and is recorded: the memory that it makes, and which launchers it calls
@@ -17,7 +17,7 @@ import torch
 from torch import _C
 from torch.autograd.graph import increment_version
 
-MOST = 4096  # plans; then all are forgotten
+MOST = 4096  # plans kept; when there are more, all are dropped
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
 
@@ -78,7 +78,8 @@ class Plan:
 
 
 def made(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself: new memory, contiguous, which a plan makes again."""
+    """Note new memory in the plan that is being recorded, so that later calls allocate the same;
+    returns the tensor."""
     if (plan := _thread.recording) is not None:
         plan.is_whole &= tensor.is_contiguous() and tensor.numel() > 0
         plan.made.append((tensor.shape, {"dtype": tensor.dtype, "device": tensor.device}))
@@ -111,7 +112,8 @@ def launch(
     plan = _plans.get(key)
     if plan is not None:
         return plan.run(arguments)
-    # An empty tensor has no address, and one that is given twice could be two the next time.
+    # A plan tells arguments apart by their addresses: an empty tensor has none, and a tensor that
+    # is given twice could be two tensors in the next call.
     addresses = [x.data_ptr() for x in arguments if type(x) in TENSORS]
     is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
     if key in _plans or _thread.recording is not None or not is_clear:

@@ -11,8 +11,8 @@
 // Compiled  154 registers per thread, none spilled (ptxas 13.0)
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      STAGES tiles of a and b lie in a ring. An mbarrier `full` for each stage tells that
-//           its tiles have arrived, an mbarrier `empty` that all threads are done with them, and
-//           the next may. Neither is a barrier for all: a thread waits only for what it needs.
+//           its tiles have arrived, an mbarrier `empty` that all threads are done with them, so
+//           that the next may be loaded. Neither is a barrier for all: a thread waits only for what it needs.
 //           The product of a tile runs while the threads start that of the next.
 #include "matmul/hopper/tiles.cuh"
 

@@ -143,7 +143,8 @@ def status(
 @app.command()
 def watch(
     exercise_id: Annotated[
-        str | None, typer.Argument(metavar="[NN.k]", help="Begin with this one.")
+        str | None,
+        typer.Argument(metavar="[NN.k]", help="Begin with this one, not with the next unsolved."),
     ] = None,
 ) -> None:
     """Check whenever you save; after a pass, take the next exercise."""

@@ -62,7 +62,7 @@ def build(source: str, path: Path, checked: bool) -> Path:
         f"{path.stem}{'-checked' * checked}", source, str(path), watch, str(options)
     )
 
-    # Before the lock of the target is held: both may have the same.
+    # Built before the target's lock is taken: both may have the same lock.
     more = [str(_watch(watch))] if checked and not target.exists() else []
 
     def compile_in(folder: Path) -> Path:

@@ -102,8 +102,8 @@ def _ways(rows: list[Record], roof: float, what: str, title: str) -> Figure:
 def engine_rates(record: Record) -> list[str]:
     """A line for each format: how fast the engine's product of one token reads its weights."""
     return [
-        f"{row['name']:9} {row['gb_s']:5.1f} GB/s, {1e9 * row['gb_s'] / copy_rate(record):4.0%} "
-        "of a copy"
+        f"{row['name']:9} {row['gb_s']:5.1f} GB/s, {1e9 * row['gb_s'] / read_rate(record):4.0%} "
+        "of reading"
         for row in record["engine"]
     ]
 
@@ -129,8 +129,8 @@ def memory_and_rounding(record: Record) -> list[str]:
         ours, theirs = (record[form]["memory_mb"][who] for who in ("yaie serve", "llama.cpp"))
         moved = record[form]["rounding"]
         lines.append(
-            f"{form:9} {ours['rss']:4.0f} and {theirs['rss']:4.0f} MB; KL {moved['kl']:.1e}, the "
-            f"same token {moved['same']:.1%}"
+            f"{form:9} {ours['rss']:4.0f} and {theirs['rss']:4.0f} MB; "
+            f"KL {max(0.0, moved['kl']):.1e}, the same token {moved['same']:.1%}"
         )
     return lines
 

@@ -1,5 +1,5 @@
-"""The online softmax as a state that is fed tile by tile. The engine's kernels have it inside, and
-its references see whole rows: `yaie.ops.reference.online_softmax` has that and the merge."""
+"""The online softmax as a state that takes in one tile of scores at a time. The engine's kernels
+contain it. Its references compute whole rows: `yaie.ops.reference.online_softmax`."""
 
 from __future__ import annotations
 

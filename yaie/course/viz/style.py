@@ -246,7 +246,8 @@ def _most_characters(width: float) -> int:
 
 
 def _longest(most: int, width: float, measure: Callable[[int], float]) -> int:
-    """How many characters, up to `most`, are at most `width` wide; more of them are never less."""
+    """The largest number of characters, up to `most`, that fit into `width`. The width of more
+    characters must never be less."""
     return bisect_right(range(1, most + 1), width, key=measure)
 
 

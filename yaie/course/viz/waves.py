@@ -23,7 +23,7 @@ class Waves:
         work: for each SM, (tile, first step, last step) in its order.
         steps: of a tile.
         until: steps that the page has room for, so that several can be compared.
-        every: a row for every so many of the SMs, beginning with SM 0, where all would be too many.
+        every: draw every n-th SM only, from SM 0 on, where 132 rows would be too many.
         unit: what a step is called.
     """
 
@@ -36,7 +36,7 @@ class Waves:
 
 
 def draw_waves(state: Waves, at: Place | None = None) -> Figure:
-    """Draw a row for each SM and a bar for each part of a tile; parts of split tiles are orange."""
+    """Draw a row for each shown SM, a bar for each part of a tile; parts of split tiles are orange."""
     sms, shown = len(state.work), range(0, len(state.work), state.every)
     ends = [sum(last - first for _, first, last in parts) for parts in state.work]
     end, until = max(ends), max(state.until, *ends)

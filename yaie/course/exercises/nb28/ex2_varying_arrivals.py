@@ -90,9 +90,9 @@ def observe_curve(
         want = statistics.fmean(grid) * width
         span = f"from second {part * width:g} to {(part + 1) * width:g}"
         because = (
-            f"The rate there is {want / width:.3g} per second on average. A gap that is drawn at "
-            "the rate of one moment reaches into another: propose times at `peak`, and keep each "
-            "with probability rate(time) / peak."
+            f"The rate there is {want / width:.3g} per second on average. A gap drawn at the rate "
+            "of its first moment reaches into times with another rate: propose times at the rate "
+            "`peak`, and keep each with probability rate(time) / peak."
         )
         off = 5.5 * math.sqrt(max(want, 0.02) / RUNS)
         see.close(
