@@ -42,7 +42,7 @@ def no_kept_launches() -> None:
     """On a GPU, what a test changes in a back end would not be seen by a call that an earlier test
     has made a plan for."""
     if plans := sys.modules.get("yaie.ops.plans"):
-        plans._plans.clear()
+        plans.forget()
 
 
 @pytest.fixture

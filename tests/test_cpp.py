@@ -29,7 +29,7 @@ from yaie.model.gguf import read_rows
 from yaie.model.linear import Linear
 from yaie.model.llama import Llama
 from yaie.model.weights import FORMATS, load_model
-from yaie.ops import operators, registry
+from yaie.ops import norm, operators, registry
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.cpp import native
 from yaie.ops.cpp.native import FLOATS, GROUPS, Rows
@@ -81,6 +81,15 @@ def test_every_number_of_16_bits_is_read_and_written_exactly(dtype):
     assert torch.equal(same, x)
     total = operators.add_rms_norm(x[0], x[2], x[0, 0], 1e-6, backend="cpp")[1]
     assert torch.equal(total[total.isfinite()], (x[0] + x[2])[total.isfinite()])
+
+
+@pytest.mark.parametrize("eps", [1, 1.0])
+def test_eps_is_a_number_of_any_kind(eps):
+    x, weight = torch.randn(2, 3, 32), torch.randn(32)
+    wanted = norm.add_rms_norm(*x, weight, eps, backend="reference")
+    torch.testing.assert_close(norm.add_rms_norm(*x, weight, eps, backend="cpp"), wanted)
+    normed = [norm.rms_norm(x[0], weight, eps, backend=name) for name in ("cpp", "reference")]
+    torch.testing.assert_close(*normed)
 
 
 @each_format

@@ -156,11 +156,13 @@ def test_other_arguments_have_other_plans(emulated: dict[int, torch.Tensor]) -> 
         (x[1:3], weight),
         (x, weight, 1e-3),
         (x[:2], weight),
+        (x, weight, 1),
+        (x, weight, 1.0),
     ):
         emulated.update({t.data_ptr(): t for t in given if isinstance(t, torch.Tensor)})
         got = plans.launch(rms_norm, given, "cuda", ())
         torch.testing.assert_close(got, rms_norm(*given, backend="reference"))
-    assert len(plans._plans) == 3  # the same alignment, the same plan
+    assert len(plans._plans) == 5  # the same alignment, the same plan
     with pytest.raises(ValueError, match="weight must have shape"):
         plans.launch(rms_norm, (x, weight[:3]), "cuda", ())
     past = torch.randn(41)[1:]  # 4 bytes past a multiple of 16
@@ -168,7 +170,7 @@ def test_other_arguments_have_other_plans(emulated: dict[int, torch.Tensor]) -> 
     wide = torch.randn(4, 40, dtype=torch.float64)[:, :40]
     with pytest.raises(TypeError, match="weight must be float64"):
         plans.launch(rms_norm, (wide, weight), "cuda", ())
-    assert len(plans._plans) == 4 and plans._thread.recording is None
+    assert len(plans._plans) == 6 and plans._thread.recording is None
 
 
 def test_a_plan_holds_no_tensor(launched: list) -> None:

@@ -62,7 +62,7 @@ class Step:
             *(len(self._layers), config.hidden_size, config.num_attention_heads),
             *(config.num_key_value_heads, config.head_dim, config.intermediate_size),
         ]
-        self._eps = config.rms_norm_eps
+        self._eps = float(config.rms_norm_eps)
         self._pools: tuple = (None, None)
 
     @classmethod

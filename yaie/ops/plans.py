@@ -5,6 +5,9 @@ checked, finds its back end, and is recorded: the memory that it makes, and whic
 with what. Later calls make that memory and call those launchers, on the stream that is current
 then. A plan holds no tensor. A call is kept only if nothing else can matter: every address that it
 launched with is an argument's or that of memory it made.
+
+A call from Python is planned if its arguments are positional. The model calls torch's operators
+instead (`torch.ops.yaie`), whose launches CUDA graphs record.
 """
 
 from __future__ import annotations
@@ -87,6 +90,11 @@ def made(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def forget() -> None:
+    """Drop all plans, for launchers whose source has changed."""
+    _plans.clear()
+
+
 def note(function: Callable[..., None], arguments: Sequence[Any]) -> None:
     """Record that a module's function was called, if this thread records a plan."""
     if (plan := _thread.recording) is not None:
@@ -107,7 +115,7 @@ def launch(
         if type(x) in TENSORS:
             parts += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
         else:
-            parts.append(x)
+            parts += (type(x), x)  # 1, 1.0 and True are equal, but not all are allowed
     key = tuple(parts)
     plan = _plans.get(key)
     if plan is not None:
@@ -124,6 +132,6 @@ def launch(
     finally:
         _thread.recording = None
     if len(_plans) >= MOST:
-        _plans.clear()
+        forget()
     _plans[key] = plan.finish(result)
     return result

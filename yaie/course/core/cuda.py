@@ -85,9 +85,9 @@ def operator_by(function: str, **options: Any) -> Callable[[Path], Callable[...,
     """
 
     def fit(file: Path) -> Callable[..., Any]:
-        from yaie.ops.cuda.launching import launcher
+        from yaie.ops.cuda.launching import forget_sources
 
-        launcher.cache_clear()  # the file may have been edited
+        forget_sources()
         module, _, name = function.partition(":")
         return partial(getattr(importlib.import_module(module), name), file=file, **options)
 

@@ -293,6 +293,8 @@ class Versions:
         for got in (fact.got for fact in facts or ()):
             if isinstance(got, Raised) and got.kind in ("CompileError", "SyntaxError"):
                 raise BadMistake(f"{self.exercise.id} {entry.name}: {got.message}")
+            if isinstance(got, Found) and got.kind == "compiler":
+                raise BadMistake(f"{self.exercise.id} {entry.name} does not compile")
         self.seconds += time.process_time() - began
         if is_whole:
             self._facts[key] = facts

@@ -36,7 +36,7 @@ class Waves:
 
 
 def draw_waves(state: Waves, at: Place | None = None) -> Figure:
-    """Draw a row for each shown SM, a bar for each part of a tile; parts of split tiles are orange."""
+    """Draw a row for each shown SM, a bar for each part of a tile, orange if the tile is split."""
     sms, shown = len(state.work), range(0, len(state.work), state.every)
     ends = [sum(last - first for _, first, last in parts) for parts in state.work]
     end, until = max(ends), max(state.until, *ends)

@@ -12,7 +12,7 @@ from yaie.ops.registry import Declined
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
     kind, out = kind_of(x), torch.empty_like(x)
-    call("rms_norm", kind, x, None, weight, out, None, *x.shape, eps)
+    call("rms_norm", kind, x, None, weight, out, None, *x.shape, float(eps))
     return out
 
 
@@ -21,7 +21,7 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm of x + residual, and the sum."""
     kind, out, total = kind_of(x), torch.empty_like(x), torch.empty_like(x)
-    call("rms_norm", kind, x, residual, weight, out, total, *x.shape, eps)
+    call("rms_norm", kind, x, residual, weight, out, total, *x.shape, float(eps))
     return out, total
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from yaie.build import dtypes, jit, nvcc
-from yaie.ops.plans import note
+from yaie.ops import plans
 from yaie.ops.registry import HOPPER, Declined, Unsupported
 
 SUFFIXES = {getattr(torch, name): suffix for name, suffix in dtypes.SUFFIXES.items()}
@@ -40,7 +40,7 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
     try:
         function = launcher(file, name)
         function(*arguments)
-        note(function, arguments)
+        plans.note(function, arguments)
     except jit.CompileError as error:
         on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
         if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):
@@ -53,9 +53,15 @@ def launcher(file: str | Path, name: str) -> Callable[..., None]:
     """The launcher `name` of a file, from `csrc/` if it is relative, as it was at the first call.
 
     Like a Python module, a file is read once per process: `jit.load` reads the file and every
-    header, which takes longer than a launch. After `launcher.cache_clear()` all are read again.
+    header, which takes longer than a launch. After `forget_sources()` all are read again.
     """
     return getattr(jit.load(jit.CSRC / file), name)
+
+
+def forget_sources() -> None:
+    """Have every file read again at its next call: one may have been edited."""
+    launcher.cache_clear()
+    plans.forget()
 
 
 @cache

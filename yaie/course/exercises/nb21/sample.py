@@ -17,9 +17,9 @@ def operator_by(kernel: str) -> Callable[[Path], Callable[..., Any]]:
     """For `fit`: `sample` with this step by a learner's file, and the others in torch."""
 
     def fit(file: Path) -> Callable[..., Any]:
-        from yaie.ops.cuda.launching import launch, launcher
+        from yaie.ops.cuda.launching import forget_sources, launch
 
-        launcher.cache_clear()  # the file may have been edited
+        forget_sources()
         return partial(sample, kernel, partial(launch, file, kernel, torch.float32))
 
     return fit
