@@ -11,6 +11,7 @@ import gc
 import math
 import threading
 import weakref
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -30,9 +31,14 @@ STREAM = 77
 
 
 @pytest.fixture(autouse=True)
-def none_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def none_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No plans, and the registry as if no other test had changed it."""
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: STREAM, raising=False)
+    before = set(registry.changed)
+    registry.changed.clear()
+    yield
+    registry.changed.update(before)
 
 
 @pytest.fixture
@@ -355,7 +361,6 @@ def paged_split(*operands: object) -> tuple[torch.Tensor, torch.Tensor]:
 def test_on_a_gpu_the_same(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr("yaie.ops.library.changed", set())
 
     def on_gpu(x):
         if not isinstance(x, torch.Tensor) or name == "sample":

@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     }
     for operator, places in _PLACES.items()
 }
-changed: set[str] = set()  # the operators for which `register` or `prefer` was called
+changed: set[str] = set()  # the operators for which a back end was registered or preferred
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 
@@ -140,13 +140,13 @@ def in_words(backends: Mapping[str, str], device: str | torch.device) -> str:
 def prefer(operator: str, backend: str | None) -> None:
     """Have `auto` try this back end first for one operator; None ends the preference."""
     functions = _of(operator)
-    changed.add(operator)
     if backend is None:
         _preferred.pop(operator, None)
         return
     if backend not in functions:
         raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
     _preferred[operator] = backend
+    changed.add(operator)
 
 
 def operators() -> list[str]:
