@@ -434,7 +434,7 @@ def test_a_rate_that_is_off_is_explained_though_no_known_mistake_fits():
     write("\n".join(lines), "28.2")
     got = judge(find("28.2"))
     assert got.state == "fails" and not got.mistake
-    assert "propose times at `peak`, and keep each with probability" in got.message
+    assert "propose times at the rate `peak`, and keep each with probability" in got.message
 
 
 def test_crash_shows_the_learners_line_and_the_call() -> None:

@@ -299,7 +299,7 @@ def test_without_a_compiler_the_kept_record_is_shown(capsys):
 
 
 def test_the_engines_product_is_measured_in_every_format():
-    record = own_roof.measure_engine(rounds=1, rows=64) | {"copy": {"1": 10.0}}
+    record = own_roof.measure_engine(rounds=1, rows=64) | {"read": {"1": 10.0}}
     assert [row["name"] for row in record["engine"]] == list(data_nb10.FORMATS)
     sizes = [row["bytes"] / (64 * own_roof.SIZE) for row in record["engine"]]
     assert sizes == [4, 2, 2, 34 / 32, 18 / 32, 20 / 32]
