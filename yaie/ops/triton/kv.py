@@ -41,7 +41,7 @@ def reshape_and_cache_kernel(
     value_source = token * value_token_stride + head * value_head_stride + dim
     key = tl.load(keys_ptr + key_source, mask=inside)
     value = tl.load(values_ptr + value_source, mask=inside)
-    if LARGEST:  # of a pool of 8-bit floats; a NaN stays one
+    if LARGEST > 0:  # of a pool of 8-bit floats; a NaN stays one
         key = tl.clamp(key.to(tl.float32), -LARGEST, LARGEST, tl.PropagateNan.ALL)
         value = tl.clamp(value.to(tl.float32), -LARGEST, LARGEST, tl.PropagateNan.ALL)
     tl.store(key_pool_ptr + target, key.to(key_pool_ptr.dtype.element_ty), mask=inside)
