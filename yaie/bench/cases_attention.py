@@ -55,6 +55,7 @@ def prefill(
         "SDPA, FlashAttention-2": sdpa(SDPBackend.FLASH_ATTENTION, batch),
         "SDPA, cuDNN": sdpa(SDPBackend.CUDNN_ATTENTION, batch),
         "FlashInfer, FA3": _flashinfer_prefill,
+        "FlashAttention-3": _flash_attention_3,
     }
     return Case(
         "ragged_attention", f"B{batch} H{heads} S{tokens} d{head_dim} {kind}", arguments,
@@ -109,6 +110,15 @@ def _flashinfer_prefill(q, k, v, starts_q, starts_k, causal, scale) -> Call:
         causal=causal, q_data_type=q.dtype, kv_data_type=k.dtype,
     )  # fmt: skip
     return lambda: wrapper.run(q, k, v)
+
+
+def _flash_attention_3(q, k, v, starts_q, starts_k, causal, scale) -> Call:
+    """The library's own kernels, compiled ahead: the package fa3-fwd."""
+    from fa3_fwd_interface import flash_attn_func
+
+    batch = len(starts_q) - 1
+    q, k, v = (x.unflatten(0, (batch, -1)) for x in (q, k, v))
+    return lambda: flash_attn_func(q, k, v, causal=causal)
 
 
 # ------------------------------------------------------------------------------------- decode

@@ -187,6 +187,9 @@ def run(
 # ------------------------------------------------------------------------------------- one case
 
 
+PEERS = {"FlashInfer": "flashinfer", "FlashAttention-3": "fa3_fwd"}  # name -> package
+
+
 def measure_case(
     case: Case, dtype: torch.dtype, device: torch.device, best: ceilings.Ceilings, clock: Clock,
     rounds: int = 4, graphs: int = 0, seed: int = 0,
@@ -271,7 +274,8 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
         reference = registry.resolve(case.operator, "reference")
         yield COMPILED, False, case.wrap(torch.compile(reference, dynamic=False))
     for name, prepare in case.peers.items():
-        if not name.startswith("FlashInfer") or installed("flashinfer"):
+        package = PEERS.get(name.partition(",")[0])
+        if package is None or installed(package):
             yield name, False, prepare
 
 

@@ -25,6 +25,7 @@ BESIDE = ("course",)  # parts of the package that teach and draw: no figure depe
 PACKAGES = {
     "triton": "triton",
     "flashinfer": "flashinfer-python",
+    "fa3_fwd": "fa3-fwd",
     "transformers": "transformers",
 }
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors")

@@ -249,7 +249,7 @@ def run(
     if name not in LADDERS:
         raise ValueError(f"ladder must be one of {', '.join(LADDERS)}, got {name!r}")
     kept, on = None if output is None else output_path(output), choose_device(device)
-    steps = [step for step in LADDERS[name](on.type == "cuda") if _named(step.place[1], only)]
+    steps = [step for step in LADDERS[name](on.type == "cuda") if named(step.place[1], only)]
     if not steps:
         raise ValueError(f"no step of the ladder {name} here has one of the words {only!r}")
     record, begun = head(on), time.monotonic()
@@ -329,7 +329,7 @@ def modules(name: str, skip: str | None) -> list[jit.Module]:
     folder = folders.get(name, name)
     if folder in ("matmul", "matmul/hopper", "flash", "flash/hopper", "paged"):
         found |= {path.stem: jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))}
-    return [module for who, module in found.items() if skip is None or not _named(who, skip)]
+    return [module for who, module in found.items() if skip is None or not named(who, skip)]
 
 
 def _attempt(module: jit.Module, capability: tuple[int, int]) -> None:
@@ -342,13 +342,14 @@ def left(case: Case, skip: str | None) -> Case:
     if skip is None:
         return case
     parts = {
-        part: {name: x for name, x in getattr(case, part).items() if not _named(name, skip)}
+        part: {name: x for name, x in getattr(case, part).items() if not named(name, skip)}
         for part in ("rungs", "variants", "peers")
     }
     return replace(case, **parts)
 
 
-def _named(name: str, words: str | None) -> bool:
+def named(name: str, words: str | None) -> bool:
+    """Whether a name has one of these words, separated by commas; None: it has."""
     return words is None or any(word.strip() in name for word in words.split(","))
 
 

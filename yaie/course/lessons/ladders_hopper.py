@@ -17,6 +17,8 @@ from yaie.ops.cuda import flash
 # Columns and depth of the products of an 8B layer: q, k and v; output; gate and up; down.
 LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
 
+FA3 = ("FlashInfer, FA3", "FlashAttention-3")  # the same kernels, compiled by two packages
+
 
 def hopper(on_gpu: bool) -> Iterator[Step]:
     """The rungs for Hopper, mma.sync, Triton and cuBLAS: squares, and the shapes of an 8B layer."""
@@ -54,6 +56,6 @@ def flash_hopper(on_gpu: bool) -> Iterator[Step]:
             name = {128: "flash_hopper", 64: "flash_hopper_64"}.get(head_dim)
             varied = prepares(name if on_gpu else "flash_hopper") if name else {}
             case = replace(case, rungs=ours | triton, variants=varied)
-            against = {"of_cudnn": ("SDPA, cuDNN",), "of_fa3": ("FlashInfer, FA3",)}
+            against = {"of_cudnn": ("SDPA, cuDNN",), "of_fa3": FA3}
             about = {"head_dim": head_dim, "causal": causal}
             yield Step(case, ("problems", case.shape), BF16, about, against)

@@ -31,10 +31,10 @@ def variant(file: str, name: str, changes: Changes) -> jit.Module:
     kernel = re.sub(r'extern "C" cudaError_t \w+_f(16|32)\(.*?\n}\n', "", kernel, flags=re.DOTALL)
     for beside in (CSRC / file).parent.glob("*.cuh"):
         text = beside.read_text(encoding="utf-8").replace("#pragma once", "")
-        name = f'#include "{beside.relative_to(CSRC).as_posix()}"'  # which is found anywhere
-        kernel = kernel.replace(f'#include "{beside.name}"', name)
+        line = f'#include "{beside.relative_to(CSRC).as_posix()}"'  # which is found anywhere
+        kernel = kernel.replace(f'#include "{beside.name}"', line)
         if any(old in text for old in changes):
-            kernel = kernel.replace(name, text)
+            kernel = kernel.replace(line, text)
     place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
     place.mkdir(exist_ok=True)
     for old, new in changes.items():
@@ -168,6 +168,25 @@ POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2
     return __int_as_float(__float_as_int(part) + (__float_as_int(whole) << 23));
 }
 """
+SETTLE = "                softmax.settle();\n"
+KEYS = "KEYS = (WIDE ? 160 : 128) / (DIM > 128 ? 2 : 1);"
+BOUNDS, BLOCKS = "(Sizes<DIM, WIDE>::THREADS, 1)", "int blocks = min(sms, all);"
+
+
+def consumers_64(keys: int, consumers: int, producer: int, registers: int) -> Changes:
+    """Replacements that give heads of 64 other tiles, and their threads other registers."""
+    return {
+        KEYS: f"KEYS = DIM <= 64 ? {keys} : {KEYS[7:]}",
+        "DIM <= 64 ? 3 : 2,": f"DIM <= 64 ? {consumers} : 2,",
+        "CONSUMERS == 3 ? 32 :": f"DIM <= 64 ? {producer} :",
+        "CONSUMERS == 3 ? 160 :": f"DIM <= 64 ? {registers} :",
+    }
+
+
+TWO_BLOCKS = consumers_64(64, 2, 32, 104) | {
+    BOUNDS: BOUNDS.replace("1)", "DIM <= 64 ? 2 : 1)"),
+    BLOCKS: BLOCKS.replace("sms", "2 * sms"),  # heads of 64 alone are timed
+}
 TOGETHER, WEIGH = "HEADS_TOGETHER = ", "                weigh(j, weights[j / 2]);\n"
 VARIANTS = {
     "add_relu": Variants("elementwise/add_relu.cu", _add_relu, {
@@ -217,9 +236,9 @@ VARIANTS = {
         "pingpong, turns that end after the scores": {
             GIVEN: "", V_TILE: GIVEN + V_TILE},
         "pingpong, tiles skipped": {SKIPPED: SKIPPED.replace("== 2", "== 0")},
-        "pingpong, weights after the products": {"                softmax.settle();\n": "",
+        "pingpong, weights after the products": {SETTLE: "",
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
-        "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
+        "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
         "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
         "pingpong, tiles of 128 keys": {"fits(Sizes<128, true>::KEYS)": "false"},
@@ -228,12 +247,13 @@ VARIANTS = {
         "pingpong, no turns": TURNS,
         "pingpong, no tile skipped": {SKIPPED: SKIPPED.replace("== 2", "== 3")},
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
+        "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
+        "pingpong, 4 consumers, tiles of 64 keys": consumers_64(64, 4, 32, 112),
+        "pingpong, 2 thread blocks, tiles of 64 keys": TWO_BLOCKS,
+        "pingpong, 2 thread blocks, no turns": TWO_BLOCKS | TURNS,
         "pingpong, a quarter by a polynomial": {
             "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
             EXPONENTIAL: "i % 8 < 2 ? polynomial(power) : exp2_approx(power)"},
-        "pingpong, half by a polynomial": {
-            "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
-            EXPONENTIAL: "i % 4 < 2 ? polynomial(power) : exp2_approx(power)"},
     }),
     "paged": Variants("paged/mma.cu", _paged, {
         "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},

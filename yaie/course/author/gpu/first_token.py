@@ -23,7 +23,7 @@ from yaie.bench.drawn import LLAMA_8B, random_model
 from yaie.bench.machine import head
 from yaie.bench.protocol import CudaClock
 from yaie.course.author.gpu.engine_steps import Wordless
-from yaie.course.lessons.ladders import left
+from yaie.course.lessons.ladders import left, named
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.logprobs import TokenLogprob
@@ -33,26 +33,33 @@ from yaie.model.llama import STEP_OPERATORS, Llama
 from yaie.ops.registry import choose
 
 LENGTH, STEP, TOKENS, ROUNDS = 8192, 8192, 16, 6
-WAYS = {"mma": "cuda", "Triton": "triton", "Hopper": "cuda_hopper"}  # of paged_attention
+# Of paged_attention. Triton compiles and tunes at its first step, so it comes last.
+WAYS = {"Hopper": "cuda_hopper", "mma": "cuda", "Triton": "triton"}
 
 
 def run(output: Path | None = None, skip: str | None = None, length: int = LENGTH) -> dict:
-    """Measure every way, and the parts of a step but for the library `skip`; what is known is
-    saved after each."""
+    """Measure every way, and the parts of a step; what is known is saved and printed after each.
+
+    Args:
+        skip: words, separated by commas: ways and libraries with one of them are left out.
+    """
     device = torch.device("cuda")
     kept = None if output is None else files.output_path(output)
     config = ModelConfig.from_dict(LLAMA_8B | {"max_position_embeddings": 2 * length})
     model = random_model(config, "bfloat16", device)
     record = head(device) | {"prompt": length, "step": STEP, "ways": {}}
     record |= parts(model, length, skip)
+    print({name: record[name] for name in ("products ms", "attention ms", "libraries")}, flush=True)
     answers = {}
     for name, backend in WAYS.items():
+        if skip is not None and named(name, skip):
+            continue
         model.backends = choose(STEP_OPERATORS, {"paged_attention": backend})
         ms, answers[name] = first_token(model, length)
         record["ways"][name] = {
             "ms": ms,
             "over its parts": ms / (record["products ms"] + record["attention ms"]),
-            "departs": departure(answers["mma"], answers[name]),
+            "departs": departure(answers["Hopper"], answers[name]),
         }
         print(name, record["ways"][name], flush=True)
         if kept is not None:
@@ -117,8 +124,8 @@ def parts(model: Llama, length: int, skip: str | None = None) -> dict:
     libraries: dict[str, float | str] = {}
     case = left(prefill(1, heads, length, config.head_dim, True, model.dtype), skip)
     for name, prepare in case.peers.items():
-        # Only FlashInfer takes fewer heads of keys than of queries.
-        same = 1 if name.startswith("FlashInfer") else heads // kv_heads
+        # Only these two take fewer heads of keys than of queries.
+        same = 1 if name.startswith(("FlashInfer", "FlashAttention-3")) else heads // kv_heads
         given = (x.repeat_interleave(same, dim=1) for x in (k, v))
         try:
             call = prepare(q, *given, starts, starts, True, None)
@@ -135,6 +142,6 @@ def parts(model: Llama, length: int, skip: str | None = None) -> dict:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file")
-    parser.add_argument("--skip", help="a word in the name of a library, which may have to compile")
+    parser.add_argument("--skip", help="words in names of ways and libraries that may compile")
     given = parser.parse_args()
     run(given.output, given.skip)
