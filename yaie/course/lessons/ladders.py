@@ -257,6 +257,7 @@ def run(
     record |= {"dtype": "bfloat16", "ladder": name, "copy_gb_s": best.copy, "faults": []}
     say(f"a copy: {best.copy:.0f} GB/s")
     build(on, name, skip)
+    say(f"[{time.monotonic() - begun:4.0f} s] kernels compiled")
     with telling(say) if name == "triton" else nullcontext():
         for step in steps:
             case = left(step.case, skip)

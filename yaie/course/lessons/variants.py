@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,11 @@ import torch
 
 from yaie.bench.cases import Prepare
 from yaie.build import jit
+from yaie.build.cache import cache_root, content_hash
 from yaie.build.nvcc import CSRC
 from yaie.ops.cuda import paged
 
 Changes = dict[str, str]  # of a kernel's source: what is there -> what replaces it
-
-
-@functools.cache
-def _home() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory()  # as long as the process
 
 
 def variant(file: str, name: str, changes: Changes) -> jit.Module:
@@ -35,8 +30,9 @@ def variant(file: str, name: str, changes: Changes) -> jit.Module:
         kernel = kernel.replace(f'#include "{beside.name}"', line)
         if any(old in text for old in changes):
             kernel = kernel.replace(line, text)
-    place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
-    place.mkdir(exist_ok=True)
+    # A place that does not change: what nvcc makes of it is kept for other runs.
+    place = cache_root() / "variants" / content_hash(file, name, *map(str, changes.items()))
+    place.mkdir(parents=True, exist_ok=True)
     for old, new in changes.items():
         if old not in kernel + header:
             raise ValueError(f"{file} no longer has {old!r}")
@@ -168,6 +164,10 @@ POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2
     return __int_as_float(__float_as_int(part) + (__float_as_int(whole) << 23));
 }
 """
+WHOLE = """__device__ __forceinline__ uint64_t advance_64(uint64_t descriptor, int bytes) {
+    return descriptor + (bytes >> 4);
+}
+"""
 SETTLE = "                softmax.settle();\n"
 KEYS = "KEYS = (WIDE ? 160 : 128) / (DIM > 128 ? 2 : 1);"
 BOUNDS, BLOCKS = "(Sizes<DIM, WIDE>::THREADS, 1)", "int blocks = min(sms, all);"
@@ -245,6 +245,8 @@ VARIANTS = {
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": TURNS,
+        "pingpong, descriptors added in 64 bits": {
+            '#include "hopper.cuh"': '#include "hopper.cuh"\n' + WHOLE, "advance(": "advance_64("},
         "pingpong, no tile skipped": {SKIPPED: SKIPPED.replace("== 2", "== 3")},
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
         "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
