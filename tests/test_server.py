@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import socket
 import sys
 import threading
@@ -17,12 +16,12 @@ import pytest
 import torch
 from engines import check_whole
 from prometheus_client.parser import text_string_to_metric_families
-from servers import serving, wait_until
+from servers import app_of, ask_many, serving, wait_until, wanted_answers
 from tiny import make_batch, make_pools
 
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
-from yaie.server.app import Settings, build_app
+from yaie.server.app import Settings
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
@@ -388,7 +387,7 @@ def test_half_a_body_does_not_hold_up_the_end(untied_model, capsys, end):
     status, error = answer_on(connection)
     assert (status, error["message"]) == (503, "the server is shutting down")
     assert not capsys.readouterr().err
-    assert server.worker.join(60)
+    assert server.worker.engine.join(60)
 
 
 def test_a_second_interrupt_ends_a_stream_with_an_error(untied_model, capsys):
@@ -410,7 +409,7 @@ def test_a_second_interrupt_ends_a_stream_with_an_error(untied_model, capsys):
     assert "(under way: 1; Ctrl-C now breaks off)" in "".join(said)
     rest = capsys.readouterr()
     assert rest.out == "broken off: 1 that had no whole answer yet\n" and not rest.err
-    assert server.worker.join(60)
+    assert server.worker.engine.join(60)
 
 
 def test_who_is_cut_off_leaves_no_traceback(untied_model, capsys):
@@ -546,42 +545,10 @@ def ask(server, answers):
 def test_no_answer_is_lost_or_mixed_up(untied_model, reference):
     """64 connections, a tenth of which leave early; every other answer is the engine's own."""
     number = 2000 if LONG else 150
-    prompts = [f"{i} " + "Once upon a time there was a small engine. "[: i % 40] for i in range(97)]
-    params = {"temperature": 0.9, "max_tokens": 6, "seed": 1}
-    outputs = reference.generate(prompts, SamplingParams(**params))
-    want = {prompt: output.text for prompt, output in zip(prompts, outputs, strict=True)}
-    assert len(set(want.values())) > 50  # so that a mix-up would show
-
-    async def ask(http, rng, limit):
-        prompt, stream, leaves = rng.choice(prompts), rng.random() < 0.5, rng.random() < 0.1
-        sent = body(prompt=prompt, stream=stream, **params)
-        async with limit:
-            try:
-                timeout = {"timeout": rng.random() * 0.05} if leaves else {}
-                answer = await http.post("/v1/completions", json=sent, **timeout)
-            except httpx.TimeoutException:
-                assert leaves
-                return False
-        assert answer.status_code == 200, answer.text
-        if stream:
-            events = [line[6:] for line in answer.text.splitlines() if line]
-            assert events[-1] == "[DONE]"
-            text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1])
-        else:
-            text = answer.json()["choices"][0]["text"]
-        assert text == want[prompt]
-        return True
-
-    async def main(url):
-        rng, limit = random.Random(0), asyncio.Semaphore(64)
-        limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
-        options = {"base_url": url, "timeout": 120, "limits": limits, "trust_env": False}
-        async with httpx.AsyncClient(**options) as http:
-            return await asyncio.gather(*(ask(http, rng, limit) for _ in range(number)))
-
+    want = wanted_answers(reference)
     llm = LLM(untied_model, num_blocks=96, max_num_seqs=16)  # tight: some are preempted
     with serving(llm) as server:
-        is_right = asyncio.run(main(server.url))
+        is_right = ask_many(server.url, want, number)
         server.wait_until_idle()
     assert len(is_right) == number and sum(is_right) >= 0.85 * number
     check_whole(llm.engine)
@@ -621,7 +588,7 @@ def test_a_client_that_leaves_before_its_stream_begins_frees_its_blocks(untied_m
     """It reads nothing, so that not even the head of the answer is sent."""
     sent = body(max_tokens=400, ignore_eos=True, stream=True)
     messages = [{"type": "http.request", "body": json.dumps(sent).encode()}]
-    app = build_app(LLM(untied_model, num_blocks=64).engine, Settings("tiny"))
+    app = app_of(LLM(untied_model, num_blocks=64))
 
     async def receive():
         return messages.pop() if messages else {"type": "http.disconnect"}
@@ -804,5 +771,5 @@ def test_the_end_does_not_wait_for_a_step_that_does_not_end(untied_model, monkey
     assert "shutting down" in answers[0].json()["error"]["message"]
     assert not server.worker.is_alive
     ended.set()
-    assert server.worker.join(60)
+    assert server.worker.engine.join(60)
     assert not server.llm.engine.requests

@@ -11,16 +11,15 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import httpx
 import pytest
-import torch
-from servers import wait_until
+from servers import EngineThread, ask_many, wait_until, wanted_answers
 from typer.testing import CliRunner
 
 from yaie.cli import app
 from yaie.engine.config import EngineConfig
+from yaie.engine.llm import LLM
 from yaie.engine.runner import Runner
 from yaie.engine.start import start_engine
 from yaie.server.app import Settings
@@ -30,7 +29,7 @@ SENT = {"model": "tiny-llama", "prompt": "a", "ignore_eos": True}
 
 
 @contextmanager
-def process(folder, *options, said=""):
+def process(folder, *options, said="", name="tiny-llama"):
     """The server, and its address once it serves; before that it has `said` something."""
     command = [sys.executable, "-m", "yaie", "serve", str(folder), "--port", "0", *options]
     server = subprocess.Popen(
@@ -42,7 +41,7 @@ def process(folder, *options, said=""):
             before = ""
             for line in server.stdout:
                 before += line
-                if found := re.search(r"serving tiny-llama at (http://\S+)/v1", line):
+                if found := re.search(rf"serving {name} at (http://\S+)/v1", line):
                     break
             else:
                 raise AssertionError(f"the server said nothing of its address: {before}")
@@ -147,16 +146,19 @@ def test_what_is_sent_goes_at_once():
 
 @pytest.fixture
 def served(tiny_model, monkeypatch):
-    """Serve in this process, until something ends it."""
+    """Serve in this process, the engine in a thread, until something ends it."""
     saved = [(end, signal.signal(end, signal.SIG_IGN)) for end in (signal.SIGTERM, signal.SIGINT)]
-    threads = torch.get_num_threads()
+
+    def start(model, config, exercises):
+        return EngineThread(start_engine(model, config, exercises))
+
+    monkeypatch.setattr("yaie.server.run.EngineProcess", start)
 
     def run(**options):
         config = EngineConfig(num_blocks=8, **options)
         serve(str(tiny_model), Settings("tiny"), config, port=0)
 
     yield run
-    torch.set_num_threads(threads)
     for end, handler in saved:
         signal.signal(end, handler)
 
@@ -182,12 +184,19 @@ def test_it_serves_when_its_engine_is_warm(served, monkeypatch, capsys):
     assert "serving\nstopped" in capsys.readouterr().out
 
 
-def test_a_signal_while_the_engine_is_warmed_ends_it_then(served, monkeypatch, capsys):
-    monkeypatch.setattr(Runner, "warm", lambda runner: end_this())
-    served()
-    said = capsys.readouterr().out
-    assert "stopped" in said
-    assert "ready" not in said and "serving" not in said
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_model_is_loaded_ends_both(tiny_model, end):
+    command = [sys.executable, "-m", "yaie", "serve", str(tiny_model), "--port", "0"]
+    server = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+    )
+    with killed_after(90, server):
+        assert server.stdout.readline().startswith("loading")
+        wait_until(lambda: any(b"yaie.server.loop" in command_of(c) for c in children(server.pid)))
+        os.killpg(server.pid, end)  # as a terminal does
+        rest = server.stdout.read()  # which ends with the last process that could write there
+        assert server.wait() != 0
+    assert "serving" not in rest
 
 
 def test_an_engine_that_cannot_be_warmed_does_not_serve(served, monkeypatch, capsys):
@@ -200,21 +209,147 @@ def test_an_engine_that_cannot_be_warmed_does_not_serve(served, monkeypatch, cap
     assert "serving" not in capsys.readouterr().out
 
 
-def test_the_engine_takes_the_threads_that_the_ranks_leave_it(served, monkeypatch):
-    taken = {}
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dtype", "float8"], "yaie: dtype must be"),
+        (["--num-blocks", "1", "--block-size", "1"], "yaie: num_blocks must make room"),
+        (["--device", "cuda:99"], "yaie: device"),
+        (["--backend", "rms_norm=no_module:norm"], "yaie: backend"),
+    ],
+)
+def test_why_an_engine_does_not_start_is_one_line(tiny_model, options, said):
+    command = [sys.executable, "-m", "yaie", "serve", str(tiny_model), "--port", "0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 1
+    assert done.stderr.startswith(said) and done.stderr.count("\n") == 1, done.stderr
 
-    def set_num_threads(number):
-        taken[threading.current_thread().name] = number
 
-    def one_rank(model, config, exercises):
-        return start_engine(model, replace(config, tensor_parallel_size=1), exercises)
+# ------------------------------------------------------------------- when one process dies
 
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    monkeypatch.setattr(torch, "set_num_threads", set_num_threads)
-    monkeypatch.setattr("yaie.server.run.start_engine", one_rank)
-    monkeypatch.setattr(Runner, "warm", lambda runner: end_this())
-    served(tensor_parallel_size=3)
-    assert taken == {"MainThread": 1, "engine": 2}
+
+def children(pid):
+    """The processes that one has started."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def command_of(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"  # whom none waits for here
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@contextmanager
+def streaming(address):
+    """The lines of a long answer that has begun."""
+    sent = SENT | {"stream": True, "max_tokens": 400, "n": 16}
+    url = f"{address}/v1/completions"
+    with httpx.stream("POST", url, json=sent, trust_env=False, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        yield lines
+
+
+def metrics(address):
+    return httpx.get(f"{address}/metrics", trust_env=False).text
+
+
+def health(address):
+    try:
+        return httpx.get(f"{address}/health", trust_env=False)
+    except httpx.HTTPError:
+        return None
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_killed_engine_is_told_and_ends_the_server(tiny_model, ranks):
+    with process(tiny_model, "--tensor-parallel-size", str(ranks)) as (server, address):
+        [engine] = children(server.pid)
+        others = children(engine)
+        assert len(others) == ranks - 1
+        with streaming(address) as lines:
+            os.kill(engine, signal.SIGKILL)
+            *_, error, done = filter(None, lines)
+        assert "the engine has stopped" in error and done == "data: [DONE]"
+        sick = health(address)
+        assert sick.status_code == 503 and "The process ended by signal 9" in sick.text
+        assert "the engine has stopped" in ask(address, max_tokens=1).text
+        assert server.wait() == 1
+        assert "yaie: the engine has stopped: The process ended by signal 9" in server.stdout.read()
+        wait_until(lambda: all(map(is_gone, [engine, *others])))
+
+
+def test_a_killed_engine_is_started_again_by_option(tiny_model):
+    with process(tiny_model, "--restart") as (server, address):
+        for _ in range(2):
+            [engine] = children(server.pid)
+            with streaming(address) as lines:
+                os.kill(engine, signal.SIGKILL)
+                assert "the engine has stopped" in [line for line in lines if line][-2]
+            assert health(address).status_code == 503
+            wait_until(lambda: health(address).status_code == 200)
+            assert ask(address, max_tokens=3).json()["usage"]["completion_tokens"] == 3
+        server.send_signal(signal.SIGINT)
+        assert "stopped" in server.stdout.read()
+        assert server.wait() == 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_killed_server_takes_its_engine_along(tiny_model, ranks, tmp_path, monkeypatch):
+    """And leaves nothing: no process, no file, no shared memory."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = set(os.listdir("/dev/shm"))
+    with process(tiny_model, "--tensor-parallel-size", str(ranks)) as (server, address):
+        [engine] = children(server.pid)
+        started = [engine, *children(engine)]
+        assert len(started) == ranks
+        with streaming(address):
+            server.kill()
+            wait_until(lambda: all(map(is_gone, started)), seconds=30)
+    assert not list(tmp_path.glob("yaie-*"))
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.slow
+def test_no_answer_of_another_process_is_lost_or_mixed_up(untied_model):
+    want = wanted_answers(LLM(untied_model, num_blocks=256))
+    name, options = untied_model.name, ("--num-blocks", "96", "--max-num-seqs", "16")
+    with process(untied_model, *options, name=name) as (_, address):
+        is_right = ask_many(address, want, 2000, name)
+        wait_until(lambda: "yaie_num_requests_running 0.0" in metrics(address))
+        told = dict(line.rsplit(" ", 1) for line in metrics(address).splitlines() if line)
+    assert len(is_right) == 2000 and sum(is_right) >= 0.85 * 2000
+    assert told["yaie_num_requests_waiting"] == "0.0"
+    assert told["yaie_kv_cache_usage"] == "0.0"
+    assert told["yaie_kv_blocks_in_use"] == told["yaie_kv_blocks_cached"]
+
+
+def test_metrics_and_health_answer_before_the_first_request(tiny_model):
+    with process(tiny_model, "--num-blocks", "32") as (_, address):
+        assert health(address).status_code == 200
+        told = metrics(address)
+    assert "yaie_kv_blocks 32.0" in told and "yaie_kv_blocks_in_use 0.0" in told
+
+
+def test_stop_strings_end_answers_also_with_two_ranks(tiny_model):
+    def answers(ranks):
+        with process(tiny_model, "--tensor-parallel-size", str(ranks)) as (_, address):
+            sent = {"max_tokens": 60, "seed": 3, "n": 4, "temperature": 1.5}
+            found = [ask(address, **sent, stop=stop).json() for stop in (None, ["a", "e", " "])]
+        return [[(c["text"], c["finish_reason"]) for c in body["choices"]] for body in found]
+
+    whole, cut = answers(2)
+    assert {reason for _, reason in cut} == {"stop"}
+    assert [text for text, _ in cut] == [re.split("[ae ]", text)[0] for text, _ in whole]
+    assert answers(1) == [whole, cut]
 
 
 def test_a_folder_is_called_by_its_name_also_from_within(tiny_model, monkeypatch):

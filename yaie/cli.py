@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 from typer import Option
+from typer.models import OptionInfo
 
 from yaie import __version__
 from yaie.bench.commands import DEFAULT_MODEL, Backend, CacheDtype, Device, Dtype, back_ends
@@ -33,6 +34,11 @@ Exercises = Annotated[bool, Option("--exercises", help="Use your code of all exe
 OneExercise = Annotated[
     list[str] | None, Option(metavar="ID", help="Use your code of this exercise; may be repeated.")
 ]
+
+
+def least(number: int, help: str, default: str | bool = True) -> OptionInfo:
+    """An option that is at least some number."""
+    return Option(min=number, help=help, show_default=default)
 
 
 def show_version(wanted: bool) -> None:
@@ -105,9 +111,8 @@ def chat(
 
     options = {"device": device, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype}
     llm = load(model, exercises=exercise or exercises, **options, backend=back_ends(backend))
-    Chat(
-        llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
-    ).run()
+    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
+    Chat(llm, system=system, **sampling).run()
 
 
 @app.command()
@@ -118,8 +123,7 @@ def serve(
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     name: Annotated[str | None, Option(help="What requests call it.", show_default="model")] = None,
     api_key: Annotated[
-        str | None,
-        Option(envvar="YAIE_API_KEY", help="Demand this key; other users can see it."),
+        str | None, Option(envvar="YAIE_API_KEY", help="Demand this key; other users can see it.")
     ] = None,
     api_key_file: Annotated[
         Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
@@ -129,48 +133,36 @@ def serve(
     ] = None,
     max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
-        int,
-        Option(
-            min=1,
-            help="Most tokens of a step. Fewer (256 on a CPU): long prompts delay others less.",
-        ),
+        int, least(1, "Most tokens of a step. Fewer (256 on a CPU): others wait less.")
     ] = 2048,
     max_queued: Annotated[int, Option(min=0, help="Requests that may wait; others get 429.")] = 256,
-    max_tokens: Annotated[
-        int | None, Option(min=1, help="Longest answer.", show_default="the context")
-    ] = None,
+    max_tokens: Annotated[int | None, least(1, "Longest answer.", "the context")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     kv_cache_dtype: CacheDtype = "auto",
-    num_blocks: Annotated[
-        int | None, Option(min=1, help="Blocks of the cache.", show_default="as memory allows")
-    ] = None,
+    num_blocks: Annotated[int | None, least(1, "Blocks of the cache.", "as memory allows")] = None,
     block_size: Annotated[int, Option(min=1, help="Tokens of a KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
-        int | None,
-        Option(min=1, help="Bytes of the cache, instead.", show_default="as is free"),
+        int | None, least(1, "Bytes of the cache, instead.", "as is free")
     ] = None,
     gpu_memory_utilization: Annotated[
         float, Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
     ] = 0.9,
     max_model_len: Annotated[
-        int | None,
-        Option(min=2, help="Most tokens of a request.", show_default="the model's context"),
+        int | None, least(2, "Most tokens of a request.", "the model's context")
     ] = None,
     enforce_eager: Annotated[bool, Option("--enforce-eager", help="No CUDA graphs.")] = False,
     enable_prefix_caching: Annotated[bool, Option(help="Share what prompts share.")] = True,
     enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in chunks.")] = True,
-    chunked_prefill_size: Annotated[
-        int | None, Option(min=1, help="Most tokens of a chunk.")
-    ] = None,
+    chunked_prefill_size: Annotated[int | None, least(1, "Most tokens of a chunk.")] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
     shutdown_timeout: Annotated[int, Option(min=0, help="Seconds for answers to end.")] = 30,
     max_connections: Annotated[
-        int | None,
-        Option(min=1, help="Most open connections.", show_default="as files can be open"),
+        int | None, least(1, "Most open connections.", "as files can be open")
     ] = None,
     access_log: Annotated[bool, Option("--access-log", help="Log every request.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Start an engine that ended again.")] = False,
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
@@ -211,6 +203,7 @@ def serve(
         port=port,
         shutdown_timeout=shutdown_timeout,
         exercises=exercise or exercises or None,
+        restart=restart,
     )
 
 

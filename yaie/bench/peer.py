@@ -128,11 +128,17 @@ def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, fl
 
 
 def resident_mb(pid: int) -> dict[str, float]:
-    """What a process has in memory: all of its pages (RSS), and those that several processes share
-    divided among these (PSS)."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    fields = {line.split()[0]: line.split()[1] for line in lines[1:]}
-    return {name.lower(): round(int(fields[f"{name}:"]) / 1024, 1) for name in ("Rss", "Pss")}
+    """What a process and those that it has started have in memory: all of their pages (RSS), and
+    those that several processes share divided among these (PSS)."""
+    from yaie.bench.process import family
+
+    found = {"rss": 0.0, "pss": 0.0}
+    for member in family(pid):
+        lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+        fields = {line.split()[0]: line.split()[1] for line in lines[1:]}
+        for name in found:
+            found[name] += int(fields[f"{name.capitalize()}:"]) / 1024
+    return {name: round(mb, 1) for name, mb in found.items()}
 
 
 def _compared(taken: dict[str, list[dict]], first: bool) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 START_LIMIT = 600.0  # seconds that a server may take until it serves
 
@@ -68,18 +67,25 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
 
 
 def resident_bytes(pid: int) -> int:
-    """How much memory a process has in use.
+    """How much memory a process and those that it has started have in use: a server's engine, too.
 
     Raises:
         RuntimeError: there is no such process, or nothing that says.
     """
-    status = Path(f"/proc/{pid}/status")
-    if status.exists():
-        found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text())
-        if found:
-            return int(found[1]) * 1024
+    return sum(family(pid).values())
+
+
+def family(pid: int) -> dict[int, int]:
+    """The process and those that it has started, with the bytes that each has in use.
+
+    Raises:
+        RuntimeError: there is no such process, or nothing that says.
+    """
+    done = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], capture_output=True, text=True)
+    rows = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    if pid not in (own for own, _, _ in rows):
         raise RuntimeError(f"process {pid} has ended")
-    done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
-    if not done.stdout.strip():
-        raise RuntimeError(f"process {pid} has ended")
-    return int(done.stdout) * 1024
+    members = {pid}
+    while more := {own for own, parent, _ in rows if parent in members} - members:
+        members |= more
+    return {own: 1024 * kilobytes for own, _, kilobytes in rows if own in members}

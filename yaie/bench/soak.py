@@ -1,7 +1,7 @@
 """`yaie bench serve --soak MINUTES`: does the server's memory grow, or its cache leak?
 
 Eight clients ask without a pause, a tenth of them leave in the middle of an answer, and every
-whole answer is compared with transformers'. The memory of the server's process is noted all the
+whole answer is compared with transformers'. The memory of the server's processes is noted all the
 while; at the end no request may be left, and no block that the prefix cache does not hold.
 """
 

@@ -51,12 +51,7 @@ _LATE = (
 )
 
 
-def load(
-    path_or_source: str | Path,
-    checked: bool = False,
-    *,
-    name: str | None = None,
-) -> Module:
+def load(path_or_source: str | Path, checked: bool = False, *, name: str | None = None) -> Module:
     """The launchers of a CUDA C++ file or text.
 
     Args:

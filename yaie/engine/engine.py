@@ -16,11 +16,11 @@ from functools import partial
 
 import torch
 
-from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import edit, sample
 from yaie.engine.kv_cache import blocks_needed
+from yaie.engine.limits import Limits
 from yaie.engine.logprobs import TokenLogprob, token_logprob, vocabulary_logprobs
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput, StepOutput
@@ -46,6 +46,7 @@ class Engine:
 
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together.
+        limits: what requests it takes.
         eos_token_ids: that end an answer: the model's, and the tokenizer's, which chat templates
             write.
         requests: those that are not finished, by id.
@@ -88,6 +89,10 @@ class Engine:
         self.sampler = parts.sampler()
         longest = min(model.config.max_position_embeddings, num_blocks * block_size)
         self.max_model_len = min(longest, config.max_model_len or longest)
+        self.limits = Limits(
+            *(self.max_model_len, model.config.max_position_embeddings, model.config.vocab_size),
+            *(num_blocks, block_size),
+        )
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if config.overlap is None else config.overlap
@@ -140,7 +145,7 @@ class Engine:
             ValueError: the prompt is empty, too long, or has a token id that the model lacks.
             TypeError: an argument is of the wrong type.
         """
-        self._check_prompt(prompt_token_ids, prompt_name)
+        self.limits.check_prompt(prompt_token_ids, prompt_name)
         params = self.checked_params(params, params_name)
         text = OutputText(self.tokenizer, params.stop, prompt_token_ids, params.min_tokens)
         if request_id is None:
@@ -163,31 +168,7 @@ class Engine:
 
     def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
         """The parameters to use for a request. Errors call the argument `name`."""
-        if params is None:
-            return SamplingParams()
-        if not isinstance(params, SamplingParams):
-            raise TypeError(f"{name} must be SamplingParams, got {type(params).__name__}")
-        self._check_token_ids(params.stop_token_ids, f"{name}.stop_token_ids")
-        self._check_token_ids([token for token, _ in params.logit_bias], f"{name}.logit_bias")
-        return params
-
-    def _check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
-        check_sequence(name, prompt_token_ids, "a list of token ids", (str, bytes))
-        if len(prompt_token_ids) >= self.max_model_len:
-            raise ValueError(
-                f"{name} has {len(prompt_token_ids)} tokens; with the one to generate, at most "
-                f"{self.max_model_len} fit (context {self.config.max_position_embeddings}, cache "
-                f"{self.kv.pool.num_blocks} blocks of {self.kv.block_size})"
-            )
-        self._check_token_ids(prompt_token_ids, name)
-
-    def _check_token_ids(self, token_ids: Sequence[int], name: str) -> None:
-        vocabulary = self.config.vocab_size
-        for token in token_ids:
-            if not isinstance(token, int) or isinstance(token, bool):
-                raise TypeError(f"{name} must have ints as token ids, got {token!r}")
-            if not 0 <= token < vocabulary:
-                raise ValueError(f"{name} has token id {token}, outside 0 to {vocabulary - 1}")
+        return self.limits.checked_params(params, name)
 
     def _new_id(self) -> str:
         while (request_id := f"request-{self._next_id}") in self.requests:

@@ -98,9 +98,7 @@ class LLM:
         return self._run(prompts, sampling_params, ["messages"] * len(prompts))
 
     def stream(
-        self,
-        prompt: Prompt | Sequence[Message],
-        sampling_params: SamplingParams | None = None,
+        self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> TextStream:
         """Continue a prompt or answer a conversation, and yield the text as it comes.
 

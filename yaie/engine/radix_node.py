@@ -71,11 +71,7 @@ class RadixNode:
     )
 
     def __init__(
-        self,
-        key: str,
-        values: list[Any],
-        parent: RadixNode | None,
-        namespace: str = "",
+        self, key: str, values: list[Any], parent: RadixNode | None, namespace: str = ""
     ) -> None:
         self.key = key
         self.values = values

@@ -13,15 +13,12 @@ import os
 import pickle
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
@@ -33,7 +30,7 @@ import torch
 from torch import distributed as dist
 from torch.distributed import distributed_c10d
 
-from yaie.engine.sending import pack, search_path
+from yaie.engine.sending import Child, as_socket, pack
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
@@ -220,28 +217,14 @@ class _Failure:
     text: str = ""
 
 
-class _Process:
+class _Process(Child):
     """One rank: its process, the pipe to it, and what it has `printed`, once it has ended."""
 
     def __init__(self, rank: int, timeout: float, arguments: tuple) -> None:
         self.rank = rank
-        self.pipe, theirs = Pipe()
-        _limit_sends(self.pipe, timeout)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
-        command = (
-            # An interrupt is for the process that started it.
-            "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-            f"from yaie.engine.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(search_path())},
-        )
-        theirs.close()
+        super().__init__("yaie.engine.ranks", "_serve", arguments, self._output)
+        _limit_sends(self.pipe, timeout)
 
     def receive(self) -> tuple[Any, _Failure | None]:
         """The next message, once there is one: a result, or how the rank failed."""
@@ -250,41 +233,19 @@ class _Process:
         except (EOFError, OSError):
             return None, _Failure()
 
-    def hang_up(self) -> None:
-        """Close the pipe, which tells the process to end. The shutdown comes first, because the
-        system keeps a pipe open while a thread waits for it."""
-        with contextlib.suppress(OSError), _socket(self.pipe) as end:
-            end.shutdown(socket.SHUT_RDWR)
-        self.pipe.close()
-
     def end(self, patience: float) -> None:
-        """Wait for the process, whose pipe is closed, and kill it if it does not end."""
-        try:
-            self._process.wait(patience)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """As `Child.end`; then read what it has printed."""
+        super().end(patience)
         with self._output as output:
             output.seek(0)
             self.printed = output.read().decode(errors="replace").strip()[-MOST_SHOWN:]
-
-    def ended(self) -> str:
-        """How the process ended."""
-        code = self._process.returncode
-        by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        return f"The process ended {by}."
 
 
 def _limit_sends(pipe: Connection, seconds: float) -> None:
     """Have writing to a full pipe raise BlockingIOError after this time without a reader."""
     limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
-    with _socket(pipe) as end:
+    with as_socket(pipe) as end:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-
-
-def _socket(pipe: Connection) -> socket.socket:
-    """What a two-way pipe is, by another handle."""
-    return socket.socket(fileno=os.dup(pipe.fileno()))
 
 
 # ----------------------------------------------------------------------------- in every rank

@@ -50,6 +50,7 @@ class Request:
     """A request inside the engine.
 
     Attributes:
+        number: what a server and its engine call it.
         token_ids: the prompt and the tokens generated so far; the last may be PENDING.
         num_pending: how many tokens are PENDING.
         row: of its newest token in the results of the step that computes it.
@@ -74,6 +75,7 @@ class Request:
         output_text: OutputText | None = None,
     ) -> None:
         self.request_id = request_id
+        self.number = 0
         self.params = SamplingParams() if params is None else params
         self.scores_prompt = self.params.prompt_logprobs is not None
         self.namespace = f"{namespace}\0{request_id}" if self.scores_prompt else namespace

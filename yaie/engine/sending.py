@@ -1,10 +1,16 @@
-"""What processes send each other: pickles that hold functions, too, a notebook's among them."""
+"""Processes that end with this one, and what they are sent: pickles that hold functions, too."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import socket
+import subprocess
 import sys
 from importlib.machinery import PathFinder
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -23,6 +29,60 @@ def search_path() -> list[str]:
     """Where a process that this one starts looks for modules: where this one does, and in the
     folder of this package."""
     return [str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)]
+
+
+class Child:
+    """A fresh Python process, which calls a function: (its end of a pipe, *arguments).
+
+    Args:
+        arguments: whose `repr` is Python.
+        output: the file that it prints to; by default where this process does.
+
+    Attributes:
+        pipe: this end of the pipe, which ends when either process does.
+    """
+
+    def __init__(self, module: str, function: str, arguments: tuple, output: Any = None) -> None:
+        self.pipe, theirs = Pipe()
+        call = f"from {module} import {function}; {function}({theirs.fileno()}, *{arguments!r})"
+        # An interrupt is for the process that started it.
+        command = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {call}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output and subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(search_path())},
+        )
+        theirs.close()
+
+    def hang_up(self) -> None:
+        """Close the pipe, which tells the process to end. The shutdown comes first, because the
+        system keeps a pipe open while a thread waits for it."""
+        with contextlib.suppress(OSError), as_socket(self.pipe) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        self.pipe.close()
+
+    def end(self, patience: float) -> None:
+        """Wait for the process, whose pipe is closed, and kill it if it does not end."""
+        self.hang_up()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def ended(self) -> str:
+        """How the process ended."""
+        code = self._process.returncode
+        by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return f"The process ended {by}."
+
+
+def as_socket(pipe: Connection) -> socket.socket:
+    """What a two-way pipe is, by another handle."""
+    return socket.socket(fileno=os.dup(pipe.fileno()))
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
-
 from yaie.engine.logprobs import TokenLogprob
 from yaie.engine.request import Request, RequestOutput
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
 from yaie.server.worker import Job, Update
+
+Json = dict[str, Any]
+LOGPROBS = tuple(protocol.CompletionLogprobs.model_fields)
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Call:
         logprobs: whether the answers carry log-probabilities.
         request_id: of the HTTP request, which the answer's id ends with.
         usage: where a stream has its usage.
-        whole_kind, chunk_kind: what an answer is, whole and in pieces.
+        whole_kind, chunk_kind: what an answer is called, whole and in pieces.
     """
 
     job: Job
@@ -42,42 +43,37 @@ class Call:
     created: int = field(default_factory=lambda: int(time.time()))
 
     prefix: ClassVar[str]
-    whole_kind: ClassVar[type[protocol.Response]]
-    chunk_kind: ClassVar[type[protocol.Response]]
+    whole_kind: ClassVar[str]
+    chunk_kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{self.request_id}"
         self._num_told = 0  # generated tokens in the chunks so far
 
-    async def whole(self) -> protocol.Response:
+    async def whole(self) -> Json:
         """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
         async for _, update in self.job.updates():
             check(update)
         outputs = [request.output() for request in self.job.requests]
-        choices = [
-            self.choice(index, output, is_first=True) for index, output in enumerate(outputs)
-        ]
+        choices = [self.choice(index, told, is_first=True) for index, told in enumerate(outputs)]
         return self._response(self.whole_kind, choices, self._usage())
 
-    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
+    def chunks(self, index: int, update: Update, is_first: bool) -> list[Json]:
         """What is new of an answer, as chunks of the stream."""
         self._num_told += update.num_tokens
-        return [self.chunk(choice) for choice in self.pieces(index, update, is_first)]
+        pieces = self.pieces(index, update, is_first)
+        usage = self._usage(self._num_told) if self.usage.continuous_usage_stats else None
+        return [self._response(self.chunk_kind, [choice], usage) for choice in pieces]
 
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[BaseModel]:
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
         """What is new of an answer: choices for a chunk each."""
         raise NotImplementedError
 
-    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> BaseModel:
+    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
         """One answer, or a piece of it."""
         raise NotImplementedError
 
-    def chunk(self, choice: BaseModel) -> protocol.Response:
-        """The next piece of one answer."""
-        usage = self._usage(self._num_told) if self.usage.continuous_usage_stats else None
-        return self._response(self.chunk_kind, [choice], usage)
-
-    def last(self) -> protocol.Response:
+    def last(self) -> Json:
         """The chunk with the usage."""
         return self._response(self.chunk_kind, [], self._usage())
 
@@ -86,17 +82,12 @@ class Call:
         """How many tokens all requests have generated."""
         return sum(request.num_output_tokens for request in self.job.requests)
 
-    def _response(
-        self,
-        kind: type[protocol.Response],
-        choices: list[BaseModel],
-        usage: protocol.Usage | None = None,
-    ) -> protocol.Response:
-        return kind(
-            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
-        )
+    def _response(self, kind: str, choices: list[Json], usage: Json | None) -> Json:
+        answer = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        answer["choices"] = choices
+        return answer if usage is None else answer | {"usage": usage}
 
-    def _usage(self, generated: int | None = None) -> protocol.Usage:
+    def _usage(self, generated: int | None = None) -> Json:
         """The tokens of all requests, those `generated` or all; a prompt with n answers counts
         once."""
         prompts = self.job.requests[:: self.num_answers]
@@ -104,12 +95,12 @@ class Call:
         cached = sum(request.metrics.num_cached_tokens for request in prompts)
         if generated is None:
             generated = self.num_generated
-        return protocol.Usage(
-            prompt_tokens=prompt,
-            completion_tokens=generated,
-            total_tokens=prompt + generated,
-            prompt_tokens_details=protocol.PromptDetails(cached_tokens=cached),
-        )
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
 
 
 @dataclass
@@ -123,7 +114,7 @@ class CompletionCall(Call):
     """
 
     prefix = "cmpl"
-    whole_kind = chunk_kind = protocol.Completion
+    whole_kind = chunk_kind = "text_completion"
     echoes: list[str] | None = None
     only_echo: bool = False
 
@@ -131,16 +122,14 @@ class CompletionCall(Call):
     def num_generated(self) -> int:
         return 0 if self.only_echo else super().num_generated
 
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[protocol.CompletionChoice]:
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
         if self.only_echo:
             self._num_told = 0
         if not update.has_news and not (is_first and self.echoes):
             return []
         return [self.choice(index, update, is_first)]
 
-    def choice(
-        self, index: int, told: RequestOutput | Update, is_first: bool
-    ) -> protocol.CompletionChoice:
+    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
         text, logprobs, finish_reason = told.text, told.logprobs, told.finish_reason
         if self.only_echo:
             text, logprobs, finish_reason = "", [], finish_reason and "length"
@@ -151,15 +140,13 @@ class CompletionCall(Call):
             if is_first:
                 text = echo + text
                 rows = self._prompt_rows(self.job.requests[index]) + rows if self.logprobs else []
-        columns = ([row[i] for row in rows] for i in range(4))
-        names = protocol.CompletionLogprobs.model_fields
-        found = protocol.CompletionLogprobs(**dict(zip(names, columns, strict=True)))
-        return protocol.CompletionChoice(
-            index=index,
-            text=text,
-            logprobs=found if self.logprobs else None,
-            finish_reason=finish_reason,
-        )
+        found = {name: [row[i] for row in rows] for i, name in enumerate(LOGPROBS)}
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": found if self.logprobs else None,
+            "finish_reason": finish_reason,
+        }
 
     def _prompt_rows(self, request: Request) -> list[tuple]:
         """What is told of each token of the prompt: of the first, no log-probability."""
@@ -181,49 +168,34 @@ class ChatCall(Call):
     """A call of POST /v1/chat/completions."""
 
     prefix = "chatcmpl"
-    whole_kind, chunk_kind = protocol.ChatCompletion, protocol.ChatCompletionChunk
+    whole_kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[protocol.ChatDelta]:
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
         """The first names the role."""
-        deltas = []
-        if is_first:
-            role = protocol.ChatMessage(role="assistant", content="")
-            deltas.append(protocol.ChatDelta(index=index, delta=role))
-        if update.has_news:
-            deltas.append(
-                protocol.ChatDelta(
-                    index=index,
-                    delta=protocol.ChatMessage(content=update.text),
-                    logprobs=self._logprobs(update.logprobs),
-                    finish_reason=update.finish_reason,
-                )
-            )
-        return deltas
+        role = {"index": index, "delta": {"role": "assistant", "content": ""}}
+        first = [role | {"logprobs": None, "finish_reason": None}] if is_first else []
+        if not update.has_news:
+            return first
+        piece = self.choice(index, update, is_first)
+        piece["delta"] = {"content": piece.pop("message")["content"]}
+        return [*first, piece]
 
-    def choice(
-        self, index: int, told: RequestOutput | Update, is_first: bool
-    ) -> protocol.ChatChoice:
-        return protocol.ChatChoice(
-            index=index,
-            message=protocol.ChatMessage(role="assistant", content=told.text),
-            logprobs=self._logprobs(told.logprobs),
-            finish_reason=told.finish_reason,
-        )
+    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": told.text},
+            "logprobs": self._logprobs(told.logprobs),
+            "finish_reason": told.finish_reason,
+        }
 
-    def _logprobs(self, logprobs: list[TokenLogprob]) -> protocol.ChatLogprobs | None:
+    def _logprobs(self, logprobs: list[TokenLogprob]) -> Json | None:
         if not self.logprobs:
             return None
-        return protocol.ChatLogprobs(
-            content=[
-                protocol.TokenLogprob(
-                    **self._token(found.token_id, found.logprob),
-                    top_logprobs=[
-                        protocol.TopLogprob(**self._token(*pair)) for pair in found.top.items()
-                    ],
-                )
-                for found in logprobs
-            ]
-        )
+        content = []
+        for found in logprobs:
+            top = [self._token(*pair) for pair in found.top.items()]
+            content.append(self._token(found.token_id, found.logprob) | {"top_logprobs": top})
+        return {"content": content}
 
     def _token(self, token_id: int, logprob: float) -> dict[str, Any]:
         text = token_text(self.tokenizer, token_id)
@@ -271,16 +243,5 @@ def finite(logprob: float) -> float:
     return max(logprob, -9999.0)
 
 
-def as_json(answer: protocol.Response) -> dict[str, Any]:
-    """An answer as OpenAI writes it: a choice has all its fields, a delta only what is new."""
-    content = answer.model_dump()
-    if content["usage"] is None:
-        del content["usage"]
-    for choice in content["choices"]:
-        if "delta" in choice:
-            choice["delta"] = {k: v for k, v in choice["delta"].items() if v is not None}
-    return content
-
-
-def _event(chunk: protocol.Response) -> str:
-    return f"data: {json.dumps(as_json(chunk))}\n\n"
+def _event(chunk: Json) -> str:
+    return f"data: {json.dumps(chunk)}\n\n"

@@ -15,16 +15,18 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from yaie import __version__
-from yaie.engine.engine import Engine
+from yaie.engine.limits import Limits
 from yaie.engine.request import Request as EngineRequest
 from yaie.engine.sampling import SamplingParams
+from yaie.engine.text import OutputText
+from yaie.model.tokenizer import Tokenizer
 from yaie.server import errors, protocol
-from yaie.server.answers import ChatCall, CompletionCall, as_json, stream
+from yaie.server.answers import ChatCall, CompletionCall, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import CameFirst, CheckHost, LimitBody, OneLength, RequireKey, before
+from yaie.server.guards import CameFirst, Guard, LimitBody, before, no_key, other_host, two_lengths
 from yaie.server.identify import Identify
-from yaie.server.metrics import CONTENT_TYPE, Metrics
-from yaie.server.worker import Job, QueueFull, Stopping, Worker
+from yaie.server.metrics import CONTENT_TYPE
+from yaie.server.worker import Job, Worker
 
 DEFAULT_MAX_TOKENS = 16  # of a completion, as at OpenAI; a chat's answer may fill the context
 
@@ -58,61 +60,47 @@ class Settings:
     head_timeout: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.api_key is None:
-            return
-        if not self.api_key.strip():
+        key = self.api_key
+        if key is not None and not key.strip():
             raise ValueError("api_key must not be empty: any client could send an empty one")
-        if self.api_key != self.api_key.strip() or not self.api_key.isprintable():
+        if key is not None and (key != key.strip() or not key.isprintable()):
             raise ValueError(
                 "api_key must be printable and have no blank at its ends: no header could carry it"
             )
 
 
-def build_app(engine: Engine, settings: Settings) -> FastAPI:
-    """The server's application. It runs the engine while its lifespan lasts."""
-    metrics = Metrics(settings.model_name)
-    worker = Worker(engine, settings.max_queued, metrics)
-    started = int(time.time())
+def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastAPI:
+    """The server's application. It talks with the engine while its lifespan lasts."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await worker.start()
+        worker.listen()
         yield
         await worker.stop()
 
-    failures = {
-        status: {"model": errors.ErrorResponse}
-        for status in (400, 401, 404, 405, 408, 413, 421, 429, 500, 503)
-    }
+    statuses = (400, 401, 404, 405, 408, 413, 421, 429, 500, 503)
+    failures = {status: {"model": errors.ErrorResponse} for status in statuses}
     app = FastAPI(
         title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
         redoc_url=None,
     )  # fmt: skip
     app.state.worker, app.state.settings = worker, settings
     errors.install(app)
-    app.add_middleware(
-        LimitBody,
-        max_bytes=settings.max_body_bytes,
-        seconds=settings.body_timeout,
-        late=worker.late,
-    )
+    app.add_middleware(LimitBody, settings.max_body_bytes, settings.body_timeout, worker.late)
     if settings.api_key is not None:
-        app.add_middleware(RequireKey, key=settings.api_key)
+        app.add_middleware(Guard, find=partial(no_key, settings.api_key))
     if settings.allowed_hosts is not None:
-        app.add_middleware(CheckHost, allowed=settings.allowed_hosts)
-    app.add_middleware(OneLength)
+        app.add_middleware(Guard, find=partial(other_host, settings.allowed_hosts))
+    app.add_middleware(Guard, find=two_lengths)
     app.add_middleware(Identify, access_log=settings.access_log)
-    server = _Server(engine, worker, settings)
+    server = _Server(tokenizer, worker, settings)
 
-    streams = {200: {"content": {"text/event-stream": {}}}}
-
-    post = partial(app.post, responses=streams)
+    post = partial(app.post, responses={200: {"content": {"text/event-stream": {}}}})
     post("/v1/completions", response_model=protocol.Completion)(server.completions)
     post("/v1/chat/completions", response_model=protocol.ChatCompletion)(server.chat_completions)
 
-    card = protocol.ModelCard(
-        id=settings.model_name, created=started, max_model_len=engine.max_model_len
-    )
+    now, length = int(time.time()), worker.ready.limits.max_model_len
+    card = protocol.ModelCard(id=settings.model_name, created=now, max_model_len=length)
 
     @app.get("/v1/models")
     async def models() -> protocol.ModelList:
@@ -137,8 +125,7 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Prometheus' metrics."""
-        metrics.observe_engine(engine)
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(worker.metrics.text(), media_type=CONTENT_TYPE)
 
     return app
 
@@ -146,11 +133,13 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
 class _Server:
     """What the two endpoints that generate have in common."""
 
-    def __init__(self, engine: Engine, worker: Worker, settings: Settings) -> None:
-        self.engine = engine
-        self.tokenizer = engine.tokenizer
-        self.worker = worker
-        self.settings = settings
+    def __init__(self, tokenizer: Tokenizer, worker: Worker, settings: Settings) -> None:
+        self.tokenizer, self.worker, self.settings = tokenizer, worker, settings
+
+    @property
+    def limits(self) -> Limits:
+        """Of the engine, which may be another one since it was started again."""
+        return self.worker.ready.limits
 
     async def completions(self, body: protocol.CompletionRequest, request: Request) -> Response:
         """Continue prompts."""
@@ -192,12 +181,10 @@ class _Server:
             raise ApiError(404, message, param="model", code="model_not_found")
 
     def _encode(self, prompts: list[str | list[int]]) -> list[list[int]]:
-        encode = self.tokenizer.encode
-        return [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+        return [self.tokenizer.encode(p) if isinstance(p, str) else p for p in prompts]
 
     def _echoes(self, prompts: list[str | list[int]]) -> list[str]:
-        decode = self.tokenizer.decode
-        return [prompt if isinstance(prompt, str) else decode(prompt) for prompt in prompts]
+        return [p if isinstance(p, str) else self.tokenizer.decode(p) for p in prompts]
 
     def _call(self, job: Job, body: protocol.Sampling, request: Request, logprobs: bool) -> tuple:
         """The arguments of a `Call`."""
@@ -212,7 +199,7 @@ class _Server:
 
     def _room(self, prompt: list[int]) -> int:
         """How many tokens may be generated after a prompt."""
-        room = self.engine.max_model_len - len(prompt)
+        room = self.limits.max_model_len - len(prompt)
         limit = self.settings.max_tokens
         return room if limit is None else min(room, limit)
 
@@ -229,50 +216,32 @@ class _Server:
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
         limit = self.settings.max_tokens
         if limit is not None and max_tokens > limit:
-            raise ApiError(
-                400, f"max_tokens must be at most {limit}, got {max_tokens}", param="max_tokens"
-            )
+            message = f"max_tokens must be at most {limit}, got {max_tokens}"
+            raise ApiError(400, message, param="max_tokens")
         try:
             answers = body.sampling_params(max_tokens, logprobs, prompt_logprobs)
-            self.engine.checked_params(answers[0])
+            self.limits.checked_params(answers[0])
         except (ValueError, TypeError) as error:
             raise ApiError(400, str(error)) from error
-        try:
-            self.worker.check_capacity(len(prompts) * len(answers))
-        except ValueError as error:
-            raise ApiError(400, str(error), param="n") from error
-        except QueueFull as error:
-            raise ApiError(429, str(error), code="queue_full") from error
-        except Stopping as error:
-            raise ApiError(503, str(error), code="shutting_down") from error
-        salt, name = body.cache_salt or "", request.scope["request_id"]
-        return self.worker.submit(
-            [
-                self._request(prompt, params, self.worker.new_id(name), salt, param)
-                for prompt in prompts
-                for params in answers
-            ]
-        )
+        self.worker.check_capacity(len(prompts) * len(answers))
+        about = (request.scope["request_id"], body.cache_salt or "", param)
+        requests = [self._request(p, params, *about) for p in prompts for params in answers]
+        return self.worker.submit(requests)
 
     def _request(
         self, prompt: list[int], params: SamplingParams, request_id: str, salt: str, param: str
     ) -> EngineRequest:
         """A request for one answer; requests of different salts share no cached prefix."""
-        most, code = self.engine.max_model_len, "context_length_exceeded"
+        most, code = self.limits.max_model_len, "context_length_exceeded"
         try:
-            request = self.engine.make_request(prompt, params, request_id, salt, prompt_name=param)
+            self.limits.check_prompt(prompt, param)
         except (ValueError, TypeError) as error:
             too_long = len(prompt) >= most
             raise ApiError(400, str(error), param, code if too_long else None) from error
         if len(prompt) + params.max_tokens > most:
-            raise ApiError(
-                400,
-                f"the prompt's {len(prompt)} tokens and max_tokens {params.max_tokens} exceed the "
-                f"{most} tokens that fit",
-                param="max_tokens",
-                code=code,
-            )
-        return request
+            asked = f"the prompt's {len(prompt)} tokens and max_tokens {params.max_tokens}"
+            raise ApiError(400, f"{asked} exceed the {most} tokens that fit", "max_tokens", code)
+        return EngineRequest(request_id, prompt, params, salt, OutputText(self.tokenizer))
 
     async def _answer(
         self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
@@ -283,7 +252,7 @@ class _Server:
             answer = await unless_gone(call.whole(), request)
         finally:
             self.worker.abort(call.job)
-        return JSONResponse(as_json(answer))
+        return JSONResponse(answer)
 
 
 class _Stream(StreamingResponse):

@@ -224,19 +224,12 @@ def most_connections() -> int:
     return max(1, min(MOST_CONNECTIONS, limit - in_use - SPARE_FILES))
 
 
-class OncePerSecond(logging.Filter):
-    """Lets each warning through once a second: a client could fill a disk with them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log it."""
-        now, last = time.monotonic(), self._last.get(record.msg, 0.0)
-        if is_new := now - last >= 1.0:
-            self._last[record.msg] = now
-        return is_new or record.levelno != logging.WARNING
+_last_said: dict[str, float] = {}
 
 
-ONCE_PER_SECOND = OncePerSecond()
+def is_new(record: logging.LogRecord) -> bool:
+    """Whether a log record is no warning of the last second: a client could fill a disk."""
+    now, last = time.monotonic(), _last_said.get(record.msg, 0.0)
+    if has_passed := now - last >= 1.0:
+        _last_said[record.msg] = now
+    return has_passed or record.levelno != logging.WARNING

@@ -31,13 +31,18 @@ class ErrorResponse(BaseModel):
 
 
 class ApiError(Exception):
-    """An error to answer with."""
+    """An error to answer with; one that `closes` also closes the connection."""
 
     def __init__(
-        self, status: int, message: str, param: str | None = None, code: str | None = None
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        closes: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.closes = status, closes
         self.detail = ErrorDetail(message=message, type=_type(status), param=param, code=code)
 
     @property
@@ -47,7 +52,7 @@ class ApiError(Exception):
 
     def response(self) -> JSONResponse:
         """As an HTTP response."""
-        headers = {}
+        headers = {"Connection": "close"} if self.closes else {}
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = "Bearer"
         if self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
@@ -91,12 +96,9 @@ def install(app: FastAPI) -> None:
 
 def _type(status: int) -> str:
     types = {
-        401: "authentication_error",
-        404: "not_found_error",
-        429: "rate_limit_error",
-        499: "client_closed_request",
-        503: "service_unavailable",
-    }
+        401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error",
+        499: "client_closed_request", 503: "service_unavailable",
+    }  # fmt: skip
     return types.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 

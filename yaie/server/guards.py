@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -34,24 +34,49 @@ async def before(event: Awaitable[Any], work: Awaitable[Any], seconds: float | N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class OneLength:
+class Guard:
+    """Refuses a request with the error that `find` sees in its headers and its path, if any."""
+
+    def __init__(self, app: ASGIApp, find: Callable[[Headers, str], ApiError | None]) -> None:
+        self.app, self.find = app, find
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_http = scope["type"] == "http"
+        error = self.find(Headers(scope=scope), scope["path"]) if is_http else None
+        await (error.response() if error else self.app)(scope, receive, send)
+
+
+def two_lengths(headers: Headers, path: str) -> ApiError | None:
     """Refuses a request that has both Content-Length and Transfer-Encoding, and closes the
     connection: a proxy in front may believe the other of the two, and take what is body here for
     the next request ("request smuggling", RFC 9112, section 6.1)."""
+    if not {"content-length", "transfer-encoding"} <= set(headers):
+        return None
+    return ApiError(400, "a request has Content-Length or Transfer-Encoding, not both", closes=True)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and {"content-length", "transfer-encoding"} <= set(
-            Headers(scope=scope)
-        ):
-            message = "a request has Content-Length or Transfer-Encoding, not both"
-            response = ApiError(400, message).response()
-            response.headers["Connection"] = "close"
-            await response(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+def no_key(key: str, headers: Headers, path: str) -> ApiError | None:
+    """Demands `Authorization: Bearer <key>` under /v1; compares in constant time."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    # latin-1 is how headers are decoded, so this gives back the bytes that came.
+    matches = secrets.compare_digest(token.lstrip(" ").encode("latin-1"), key.encode())
+    if not path.startswith("/v1") or (scheme.lower() == "bearer" and matches):
+        return None
+    message = "a valid API key is needed: Authorization: Bearer <key>"
+    return ApiError(401, message, code="invalid_api_key")
+
+
+def other_host(allowed: Sequence[str], headers: Headers, path: str) -> ApiError | None:
+    """Refuses requests for a host that is not this server.
+
+    A page of the web may give its own name the address 127.0.0.1 and then, in the reader's browser,
+    ask a server on that machine as if it were the page's own ("DNS rebinding"). The Host header
+    still has the page's name.
+    """
+    name = re.sub(r":\d*$", "", headers.get("host", "")).lower()
+    if name in {host.lower() for host in allowed}:
+        return None
+    return ApiError(421, f"this server is not {name!r}: see --allowed-host")
 
 
 class LimitBody:
@@ -65,10 +90,8 @@ class LimitBody:
     PATIENCE = 16
 
     def __init__(self, app: ASGIApp, max_bytes: int, seconds: float, late: asyncio.Event) -> None:
-        self.app = app
-        self.max_bytes = max_bytes
-        self.seconds = seconds
-        self.late = late
+        self.app, self.late = app, late
+        self.max_bytes, self.seconds = max_bytes, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -77,9 +100,7 @@ class LimitBody:
         try:
             body = await self._body(receive)
         except ApiError as error:
-            response = error.response()
-            response.headers["Connection"] = "close"
-            await response(scope, receive, send)
+            await error.response()(scope, receive, send)
             return
         if body is None:
             return
@@ -96,9 +117,9 @@ class LimitBody:
             return await before(self.late.wait(), self._read(receive), self.seconds)
         except CameFirst:
             if self.late.is_set():
-                raise ApiError(503, LATE, code="shutting_down") from None
+                raise ApiError(503, LATE, code="shutting_down", closes=True) from None
             message = f"the body must be here within {self.seconds:g} s"
-            raise ApiError(408, message, code="request_timeout") from None
+            raise ApiError(408, message, code="request_timeout", closes=True) from None
 
     async def _read(self, receive: Receive) -> bytes | None:
         body, size, more = bytearray(), 0, True
@@ -111,51 +132,5 @@ class LimitBody:
                 body += message.get("body", b"")
             more = message.get("more_body", False)
         if size > self.max_bytes:
-            raise ApiError(413, f"the body must be at most {self.max_bytes} bytes")
+            raise ApiError(413, f"the body must be at most {self.max_bytes} bytes", closes=True)
         return bytes(body)
-
-
-class RequireKey:
-    """Demands `Authorization: Bearer <key>` under /v1; compares in constant time."""
-
-    def __init__(self, app: ASGIApp, key: str) -> None:
-        self.app = app
-        self.key = key.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/v1") and not self._fits(scope):
-            message = "a valid API key is needed: Authorization: Bearer <key>"
-            error = ApiError(401, message, code="invalid_api_key")
-            await error.response()(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _fits(self, scope: Scope) -> bool:
-        given = Headers(scope=scope).get("authorization", "")
-        scheme, _, token = given.partition(" ")
-        # latin-1 is how headers are decoded, so this gives back the bytes that came.
-        matches = secrets.compare_digest(token.lstrip(" ").encode("latin-1"), self.key)
-        return scheme.lower() == "bearer" and matches
-
-
-class CheckHost:
-    """Refuses requests for a host that is not this server.
-
-    A page of the web may give its own name the address 127.0.0.1 and then, in the reader's browser,
-    ask a server on that machine as if it were the page's own ("DNS rebinding"). The Host header
-    still has the page's name.
-    """
-
-    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
-        self.app = app
-        self.allowed = {name.lower() for name in allowed}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            host = Headers(scope=scope).get("host", "")
-            name = re.sub(r":\d*$", "", host).lower()
-            if name not in self.allowed:
-                error = ApiError(421, f"this server is not {name!r}: see --allowed-host")
-                await error.response()(scope, receive, send)
-                return
-        await self.app(scope, receive, send)

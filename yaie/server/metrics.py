@@ -6,43 +6,38 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Metric,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
-from yaie.engine.engine import Engine
 from yaie.engine.request import Request, StepOutput
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOKENS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
+# How much work and memory the engine has.
+LOAD = {
+    "num_requests_running": "Requests in the batch",
+    "num_requests_waiting": "Requests that wait to be admitted",
+    "kv_blocks_in_use": "KV blocks that running requests or the prefix cache hold",
+    "kv_blocks_cached": "KV blocks of the prefix cache",
+    "kv_blocks": "KV blocks in all",
+    "kv_cache_usage": "Part of the KV blocks that running requests hold",
+}
 
 # What dashboards made for vLLM ask for, and which of ours it is: vLLM calls it the same unless a
 # name is given, and labels it with the model and the number of the engine.
 VLLM = {
-    "num_requests_running": (),
-    "num_requests_waiting": (),
     "kv_cache_usage": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
-    "num_preemptions": (),
     "prompt_tokens": ("prompt_tokens", "prefix_cache_queries"),
     "prompt_tokens_cached": ("prefix_cache_hits",),
-    "generation_tokens": (),
-    "request_success": (),
-    "request_prompt_tokens": (),
     "request_generation_tokens": ("request_generation_tokens", "request_max_num_generation_tokens"),
-    "time_to_first_token_seconds": (),
     "inter_token_latency_seconds": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
-    "e2e_request_latency_seconds": (),
-    "request_queue_time_seconds": (),
-    "request_inference_time_seconds": (),
-    "request_prefill_time_seconds": (),
-    "request_decode_time_seconds": (),
+    **dict.fromkeys(["num_requests_running", "num_requests_waiting", "num_preemptions"]),
+    **dict.fromkeys(["generation_tokens", "request_success", "request_prompt_tokens"]),
+    **dict.fromkeys(["time_to_first_token_seconds", "e2e_request_latency_seconds"]),
+    **{
+        f"request_{part}_time_seconds": None for part in ("queue", "inference", "prefill", "decode")
+    },
 }
 
 
@@ -55,18 +50,10 @@ class Metrics:
         own = {"namespace": "yaie", "registry": self.registry}
         gauge, counter = partial(Gauge, **own), partial(Counter, **own)
         seconds = partial(Histogram, **own, buckets=_SECONDS)
-        self.running = gauge("num_requests_running", "Requests in the batch")
-        self.waiting = gauge("num_requests_waiting", "Requests that wait to be admitted")
-        self.blocks_in_use = gauge(
-            "kv_blocks_in_use", "KV blocks that running requests or the prefix cache hold"
-        )
-        self.blocks_cached = gauge("kv_blocks_cached", "KV blocks of the prefix cache")
-        self.blocks = gauge("kv_blocks", "KV blocks in all")
-        self.usage = gauge("kv_cache_usage", "Part of the KV blocks that running requests hold")
+        self._gauges = [gauge(name, what) for name, what in LOAD.items()]
+        self.load: list[float] = []  # what the engine has told last: a value for each of LOAD
         self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests begun")
-        self.cached_tokens = counter(
-            "prompt_tokens_cached", "Of those, tokens found in the prefix cache"
-        )
+        self.cached_tokens = counter("prompt_tokens_cached", "Of those, found in the prefix cache")
         self.generation_tokens = counter("generation_tokens", "Tokens generated")
         self.preemptions = counter("num_preemptions", "Requests put back for want of blocks")
         self.refused = counter("requests_refused", "Requests refused: the queue was full")
@@ -87,31 +74,20 @@ class Metrics:
     def observe_step(self, outputs: list[StepOutput]) -> None:
         """Count a step: its outputs each have a token, or an error."""
         now = time.perf_counter()
+        self.generation_tokens.inc(sum(output.error is None for output in outputs))
         for output in outputs:
             if output.error is None:
                 self._observe_token(output.request, now)
             if output.finish_reason is not None:
                 self.observe_end(output.request, output.finish_reason)
 
-    def observe_engine(self, engine: Engine) -> None:
-        """Note how much work and memory the engine has right now."""
-        scheduler, pool = engine.scheduler, engine.kv.pool
-        self.running.set(len(scheduler.running))
-        self.waiting.set(len(scheduler.waiting))
-        self.blocks.set(pool.num_blocks)
-        self.blocks_in_use.set(pool.num_blocks - pool.num_free)
-        self.blocks_cached.set(engine.cache.num_cached)
-        self.usage.set(1 - engine.cache.num_available / pool.num_blocks)
-
     def observe_end(self, request: Request, reason: str) -> None:
         """Count a request that ended, whatever the reason."""
         self._last_token.pop(request.request_id, None)
         self.finished.labels(reason).inc()
         self.preemptions.inc(request.metrics.num_preemptions)
-        if reason in ("stop", "length"):
-            self._observe_answer(request, reason)
-
-    def _observe_answer(self, request: Request, reason: str) -> None:
+        if reason not in ("stop", "length"):
+            return
         times, end = request.metrics, time.perf_counter()
         first = times.first_token_time
         admitted = times.admitted_time or first
@@ -125,7 +101,6 @@ class Metrics:
         self.decode.observe(end - first)
 
     def _observe_token(self, request: Request, now: float) -> None:
-        self.generation_tokens.inc()
         last = self._last_token.get(request.request_id)
         if last is None:
             self.prompt_tokens.inc(request.num_prompt_tokens)
@@ -137,6 +112,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
+        for gauge, value in zip(self._gauges, self.load, strict=True):
+            gauge.set(value)
         return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -151,9 +128,6 @@ class Metrics:
     def _renamed(self, metric: Metric, name: str) -> Metric:
         renamed = Metric(name, metric.documentation, metric.type)
         for sample in metric.samples:
-            renamed.add_sample(
-                name + sample.name.removeprefix(metric.name),
-                sample.labels | self._vllm_labels,
-                sample.value,
-            )
+            labels = sample.labels | self._vllm_labels
+            renamed.add_sample(name + sample.name.removeprefix(metric.name), labels, sample.value)
         return renamed

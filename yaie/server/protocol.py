@@ -39,11 +39,8 @@ class Strict(BaseModel):
     def _drop_neutral_fields(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {
-            name: value
-            for name, value in given.items()
-            if value is not None and value not in cls.neutral.get(name, ())
-        }
+        none = {name: (None, *cls.neutral.get(name, ())) for name in given}
+        return {name: value for name, value in given.items() if value not in none[name]}
 
 
 class StreamOptions(Strict):
@@ -58,23 +55,13 @@ class Sampling(Strict):
     """The fields that both endpoints share."""
 
     neutral = {
-        "add_generation_prompt": (True,),
-        "function_call": ("none",),
-        "functions": ([],),
-        "include_stop_str_in_output": (False,),
-        "length_penalty": (1,),
-        "modalities": (["text"],),
-        "parallel_tool_calls": (True, False),
-        "priority": (0,),
-        "response_format": ({"type": "text"},),
-        "skip_special_tokens": (True,),
-        "spaces_between_special_tokens": (True,),
-        "store": (False,),
-        "suffix": ("",),
-        "tools": ([],),
-        "tool_choice": ("none",),
+        "add_generation_prompt": (True,), "function_call": ("none",), "functions": ([],),
+        "include_stop_str_in_output": (False,), "length_penalty": (1,), "modalities": (["text"],),
+        "parallel_tool_calls": (True, False), "priority": (0,), "store": (False,), "suffix": ("",),
+        "response_format": ({"type": "text"},), "skip_special_tokens": (True,), "tools": ([],),
+        "spaces_between_special_tokens": (True,), "tool_choice": ("none",),
         "use_beam_search": (False,),
-    }
+    }  # fmt: skip
 
     model: str
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -257,15 +244,6 @@ class ChatChoice(BaseModel):
     finish_reason: FinishReason | None = None
 
 
-class ChatDelta(BaseModel):
-    """The next piece of an answer."""
-
-    index: int
-    delta: ChatMessage
-    logprobs: ChatLogprobs | None = None
-    finish_reason: FinishReason | None = None
-
-
 class Response(BaseModel):
     """What all answers have."""
 
@@ -289,13 +267,6 @@ class ChatCompletion(Response):
 
     object: Literal["chat.completion"] = "chat.completion"
     choices: list[ChatChoice]
-
-
-class ChatCompletionChunk(Response):
-    """A piece of the stream of POST /v1/chat/completions."""
-
-    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
-    choices: list[ChatDelta]
 
 
 class ModelCard(BaseModel):

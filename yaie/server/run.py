@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
-import os
 import signal
 import socket
 import time
@@ -13,16 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
 import uvicorn
 from fastapi import FastAPI
 
 from yaie.engine.config import EngineConfig
-from yaie.engine.start import start_engine
+from yaie.model.pull import find_model
+from yaie.model.tokenizer import Tokenizer
 from yaie.server.app import Settings, build_app
-from yaie.server.connection import ONCE_PER_SECOND, Acceptor, Connection
+from yaie.server.connection import Acceptor, Connection, is_new
 from yaie.server.identify import access_log
-from yaie.server.worker import PATIENCE, STOPPED, Worker
+from yaie.server.metrics import Metrics
+from yaie.server.wire import STOPPED, EngineProcess
+from yaie.server.worker import PATIENCE, Worker
+
+LAST_WORDS = 5.0  # seconds in which /health says that the engine has ended, before the server ends
 
 
 def serve(
@@ -34,6 +38,7 @@ def serve(
     port: int = 8000,
     shutdown_timeout: int = 30,
     exercises: bool | Sequence[str] | None = None,
+    restart: bool = False,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; then finish what is under way.
 
@@ -43,23 +48,27 @@ def serve(
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take. What is not answered then,
             or at a second SIGINT, ends with an error.
+        restart: start the engine's process again if it ends. Otherwise the server ends soon after.
 
-    Raises RuntimeError if the port is taken, or if the engine failed while it was prepared.
+    Raises RuntimeError if the port is taken, if the engine's process has ended and is not started
+    again, and as `start_engine`.
     """
     if is_loopback(host):
         names = ("localhost", "127.0.0.1", "[::1]", _bracketed(host))
         allowed = (*names, *(settings.allowed_hosts or ()))
         settings = replace(settings, allowed_hosts=allowed)
     listener = bind(host, port)  # before the model is loaded, which takes longer
+    start = partial(EngineProcess, model, EngineConfig() if config is None else config, exercises)
     with listener:
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
-        threads = torch.get_num_threads()
-        # OpenMP gives each thread that computes in parallel helper threads of its own, and more of
-        # them than processors halve the speed: so only the engine's thread gets helpers.
-        torch.set_num_threads(1)
-        config = EngineConfig() if config is None else config
-        engine = start_engine(model, config, exercises)
+        engine = start()
+        try:
+            ready = engine.wait()
+            tokenizer = Tokenizer(find_model(model))
+        except BaseException:
+            engine.end(0.0)
+            raise
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
         if settings.access_log:
             handler = logging.StreamHandler()
@@ -67,14 +76,12 @@ def serve(
             access_log.addHandler(handler)
             access_log.setLevel(logging.INFO)
             access_log.propagate = False
-        app = build_app(engine, settings)
-        worker = app.state.worker
-        threads //= config.tensor_parallel_size  # every rank has an equal share of them
-        worker.call(partial(torch.set_num_threads, max(1, threads)))
-        worker.call(engine.runner.warm)
+        metrics = Metrics(settings.model_name)
+        worker = Worker(engine, ready, settings.max_queued, metrics, start if restart else None)
+        app = build_app(worker, tokenizer, settings)
 
         def greet() -> None:
-            print(f"operators: {engine.back_ends}")
+            print(f"operators: {ready.back_ends}")
             print(f"ready after {time.perf_counter() - started:.1f} s")
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)
@@ -83,12 +90,14 @@ def serve(
         for number in (signal.SIGINT, signal.SIGTERM):
             # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
-        server.run(sockets=[listener])
-        has_ended = worker.join(1.0)
-        engine.close()
+        gc.freeze()  # what is there stays, and need not be looked through
+        try:
+            server.run(sockets=[listener])
+        finally:
+            worker.engine.end(0.0)
         print("stopped", flush=True)
-        if not has_ended:  # Python would crash, ending under a thread that computes
-            os._exit(1)
+        if worker.why_ended:
+            raise RuntimeError(f"{STOPPED}: {worker.why_ended}")
 
 
 class Server(uvicorn.Server):
@@ -98,11 +107,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self,
-        app: FastAPI,
-        worker: Worker,
-        patience: int,
-        greet: Callable[[], None] = lambda: None,
+        self, app: FastAPI, worker: Worker, patience: int, greet: Callable[[], None] = lambda: None
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -115,35 +120,33 @@ class Server(uvicorn.Server):
         super().__init__(config)
         logger = logging.getLogger("uvicorn.error")
         logger.addFilter(is_no_cancellation)
-        logger.addFilter(ONCE_PER_SECOND)
+        logger.addFilter(is_new)
         self.worker, self.settings = worker, app.state.settings
-        self.patience = patience
-        self.greet = greet
+        self.patience, self.greet = patience, greet
 
     def _connection(self, acceptor: Acceptor) -> Connection:
-        state = self.lifespan.state
-        return Connection(
-            acceptor, config=self.config, server_state=self.server_state, app_state=state
-        )
+        about = {"server_state": self.server_state, "app_state": self.lifespan.state}
+        return Connection(acceptor, config=self.config, **about)
 
     async def startup(self, sockets: list[socket.socket]) -> None:
         """As uvicorn's, which waits for the worker. Raises RuntimeError if that has failed."""
         await super().startup([])
         limits = self.settings.max_connections, self.settings.head_timeout
         self.servers = [Acceptor(listener, self._connection, *limits) for listener in sockets]
-        if not self.worker.is_alive:
-            raise RuntimeError(f"{STOPPED}: {self.worker.why_ended}")
+        self._end = asyncio.ensure_future(self._end_after_engine())
         if not self.should_exit:
             self.greet()
+
+    async def _end_after_engine(self) -> None:
+        await self.worker.ended.wait()
+        await asyncio.sleep(LAST_WORDS)
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, which waits for the calls under way; it prints how many."""
         if (calls := len(self.server_state.tasks)) and not self.force_exit:
-            print(
-                f"ending when all is answered, or after {self.patience} s "
-                f"(under way: {calls}; Ctrl-C now breaks off)",
-                flush=True,
-            )
+            rest = f"(under way: {calls}; Ctrl-C now breaks off)"
+            print(f"ending when all is answered, or after {self.patience} s {rest}", flush=True)
         asyncio.get_running_loop().call_later(self.patience, self._break_off)
         await super().shutdown(sockets)
         if self.force_exit:  # by a second Ctrl-C: uvicorn would cancel what is left
