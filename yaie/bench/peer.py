@@ -129,12 +129,15 @@ def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, fl
 
 def resident_mb(pid: int) -> dict[str, float]:
     """What a process and those that it has started have in memory: all of their pages (RSS), and
-    those that several processes share divided among these (PSS)."""
+    those that several processes share divided among these (PSS). One that has ended has none."""
     from yaie.bench.process import family
 
     found = {"rss": 0.0, "pss": 0.0}
     for member in family(pid):
-        lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+        try:
+            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
         fields = {line.split()[0]: line.split()[1] for line in lines[1:]}
         for name in found:
             found[name] += int(fields[f"{name.capitalize()}:"]) / 1024
