@@ -36,6 +36,7 @@ struct Tile {
     static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_;
     static constexpr bool BY_ROWS = ROWS == 128;
     static constexpr int N = BY_ROWS ? COLUMNS : COLUMNS / 2;  // columns of a consumer
+    static constexpr int BOX = N < LINE ? N : LINE;            // columns of c that TMA stores at a time
     static constexpr int A = ROWS * TILE_K, B = TILE_K * COLUMNS;  // elements
     static constexpr int STAGE = (A + B) * 2;                      // bytes
     static constexpr int PLACE = 64 * (N < 128 ? N : 128);  // elements on their way to c
@@ -110,8 +111,8 @@ __device__ __forceinline__ bool add_parts(float (&sums)[N / 2], const Work& work
     return true;
 }
 
-// Store the 64 × N sums of a warp group through `place`, 128 columns at a time.
-template <typename T, int N>
+// Store the 64 × N sums of a warp group through `place`, 128 columns at a time, in boxes of 64 × BOX.
+template <typename T, int N, int BOX>
 __device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
                                              const float (&sums)[N / 2], int row, int column) {
     int thread = threadIdx.x % WARP_GROUP, lane = thread % WARP, barrier = threadIdx.x / WARP_GROUP;
@@ -123,15 +124,15 @@ __device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
 #pragma unroll
         for (int i = 0; i < 8 && first + i * 16 < N; ++i) {  // 16 columns: two chunks of a line
             const float* held = &sums[first / 2 + i * 8];
-            int chunk = (i * 2 + lane / 16) % 8;
-            stmatrix_x4(place + i / 4 * 64 * LINE + line * LINE + (chunk ^ line % 8) * 8,
+            int chunk = (i * 2 + lane / 16) % (BOX / 8) ^ line * BOX / LINE % (BOX / 8);
+            stmatrix_x4(place + i * 16 / BOX * 64 * BOX + line * BOX + chunk * 8,
                         pack2<T>(held[0], held[1]), pack2<T>(held[2], held[3]),
                         pack2<T>(held[4], held[5]), pack2<T>(held[6], held[7]));
         }
         fence_proxy_async();
         named_barrier_sync(barrier, WARP_GROUP);
         if (thread > 0) continue;
-        for (int i = 0; i < 128 && first + i < N; i += LINE)
+        for (int i = 0; i < 128 && first + i < N; i += BOX)
             tma_store(c_map, place + i * 64, column + first + i, row);
         tma_store_commit();
     }
@@ -183,6 +184,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     increase_registers<232>();
     int consumer = threadIdx.x / WARP_GROUP - 1;
     int down = Shape::BY_ROWS ? consumer * 64 : 0, right = Shape::BY_ROWS ? 0 : consumer * N;
+    int b_begin = TURNED ? right * LINE : right / LINE * LINE * TILE_K + right % LINE;
     while (work.next(part)) {
         place_tile<Shape::ROWS, Shape::COLUMNS, GROUP>(part.tile, tiles_m, tiles_n, row, column);
         float sums[N / 2] = {};
@@ -192,7 +194,7 @@ __global__ void __launch_bounds__(THREADS, 1)
             const T* b_tile = a_tile + Shape::A;
             mbarrier_wait(&full[stage], load / STAGES % 2);
             wgmma_fence();
-            multiply<T, N, !TURNED>(sums, a_tile + down * LINE, b_tile + right * TILE_K);
+            multiply<T, N, !TURNED>(sums, a_tile + down * LINE, b_tile + b_begin);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the step before is complete
             if (step > part.first) mbarrier_arrive(&empty[(load - 1) % STAGES]);
@@ -201,15 +203,15 @@ __global__ void __launch_bounds__(THREADS, 1)
         mbarrier_arrive(&empty[(load - 1) % STAGES]);
         if (part.last - part.first == work.steps ||
             add_parts<N>(sums, work, part, workspace, tickets, shared_ticket))
-            store_by_tma<T, N>(c_map, places + consumer * Shape::PLACE, sums, row + down,
-                               column + right);
+            store_by_tma<T, N, Shape::BOX>(c_map, places + consumer * Shape::PLACE, sums, row + down,
+                                           column + right);
     }
     if (threadIdx.x % WARP_GROUP == 0) tma_store_wait<0>();
 }
 
 // ---------------------------------------------------------------------------- which tile, and when
 
-constexpr int TILES = 4;
+constexpr int TILES = 5;
 
 template <typename Do>
 auto with_tile(int number, Do run) {
@@ -217,7 +219,8 @@ auto with_tile(int number, Do run) {
         case 0: return run(Tile<128, 256>());
         case 1: return run(Tile<128, 192>());
         case 2: return run(Tile<128, 128>());
-        default: return run(Tile<64, 128>());
+        case 3: return run(Tile<64, 128>());
+        default: return run(Tile<64, 64>());
     }
 }
 
@@ -268,8 +271,9 @@ cudaError_t launch_way(const T* a, const T* b, T* c, float* workspace, int* tick
         if (error != cudaSuccess) return error;
         CUtensorMap c_map;
         size_t stride = n;
-        error = make_tensor_map(&c_map, c, {stride, static_cast<size_t>(m)}, &stride, {LINE, 64},
-                                Swizzle::SPAN_128);
+        error = make_tensor_map(&c_map, c, {stride, static_cast<size_t>(m)}, &stride,
+                                {Shape::BOX, 64},
+                                Shape::BOX == LINE ? Swizzle::SPAN_128 : Swizzle::SPAN_64);
         if (error != cudaSuccess) return error;
         matmul_shares<T, Shape, TURNED><<<way.blocks, THREADS, Shape::SHARED, stream>>>(
             a_map, b_map, c_map, reinterpret_cast<float4*>(workspace), tickets, m, n, k, way.shared,

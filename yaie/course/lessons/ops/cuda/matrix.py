@@ -137,7 +137,7 @@ HOPPER = {
     **{rung: _hopper(rung, None) for rung in ("persistent", "store", "cluster")},
     "shares": shares,
 }
-TILES = ("128 × 256", "128 × 192", "128 × 128", "64 × 128")  # of shares.cu, in its order
+TILES = ("128 × 256", "128 × 192", "128 × 128", "64 × 128", "64 × 64")  # of shares.cu, in its order
 WAYS: dict[str, Product] = {
     f"shares, {tile}{', split' if split else ''}": functools.partial(shares, way=2 * i + split)
     for i, tile in enumerate(TILES)
