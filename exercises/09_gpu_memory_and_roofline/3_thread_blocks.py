@@ -10,7 +10,8 @@ You have
 - `sm.registers`, `sm.partitions`, `sm.register_unit`: registers of the SM; parts of equal size,
   each warp is in one; a warp's registers are a multiple of this
 - `sm.shared_bytes`, `sm.reserved_shared`, `sm.shared_unit`: shared memory of the SM; what CUDA
-  takes of it per thread block; a thread block's share is a multiple of this
+  takes of it per thread block, 0 before capability 8.0; a thread block's share is a multiple of
+  this
 - `sm.threads_per_block`, `sm.registers_per_thread`, `sm.shared_per_block`: the most that a thread
   block or a thread may have
 

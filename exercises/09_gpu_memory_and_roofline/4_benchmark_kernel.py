@@ -2,9 +2,10 @@
 
 Time a kernel on a GPU: call it `warmup` times without measuring, then `iters` times from cold
 caches with an event before and after each call, and return the median as a `Measurement(ms, gb_s,
-tflop_s)`, with the rates that follow from `num_bytes` and `flops`. The check runs it on simulated
-GPUs that only keep time: launches return before the GPU has begun, the first call compiles, the
-L2 cache makes a second call faster, and a few calls are disturbed.
+tflop_s)`, with the rates that follow from `num_bytes` and `flops`. Refuse `iters` below 1 and
+`warmup` below 0 with a ValueError that names the argument. The check runs it on simulated GPUs
+that only keep time: launches return before the GPU has begun, the first call compiles, the L2
+cache makes a second call faster, and a few calls are disturbed.
 
 You have
 - `fn(*args)`: the call to time; it returns before the GPU is done

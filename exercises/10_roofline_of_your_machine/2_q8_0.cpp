@@ -7,12 +7,11 @@
 // by the scale once per vector or once per group, not 32 times.
 //
 // You have
-// - `weights`: bytes: ROWS rows of `groups` groups each, BYTES (34) bytes per group
-// - `x`, `out`: float: `groups` × NUMBERS (32) numbers; ROWS places
+// - `row`: the address of the row's bytes: `groups` groups of BYTES (34) bytes
+// - `x`, `out`: float: `groups` × NUMBERS (32) numbers; one place, `*out`
 // - `scale_at(group)`: returns the scale at the beginning of a group as a float
 // - `integers<Ints, int8_t>(from)`: returns LANES signed bytes as a vector `Ints` of ints
 // - `__builtin_convertvector(number, Floats)`: ints as floats
-// - `ROWS`: a constant, 1 or 4
 // - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *
 //   and += work, also with a float
 // - `load<Floats>(from)`, `store(to, value)`: read and write a vector at an address, which may be

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from typing import Any
 
@@ -55,6 +56,20 @@ def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str
     if isinstance(want, bool) != isinstance(got, bool) or got != want:
         return f"is {short(got)}, expected {short(want)}"
     return ""
+
+
+def sentence(what: str, problem: str) -> str:
+    """ "the values of match(…)" and "is [1], expected [2]" as a sentence: here with "are"."""
+    head = _HEAD.match(what)
+    if head and _PLURAL.search(head[0]):
+        problem = _VERB.sub(lambda verb: {"is": "are", "has": "have"}[verb[0]], problem)
+    return f"{what} {problem}".strip()
+
+
+_AFTER = "of|in|to|after|at|for|from|up|on|per|that|captured|replayed|written"
+_HEAD = re.compile(rf"(?:the|bytes|requests) [a-z' -]*?(?=,| (?:{_AFTER})\b|$)")
+_PLURAL = re.compile(r"^(?:bytes|requests)\b|(?<![aisu])s$")
+_VERB = re.compile(r"^(?:is|has)\b")
 
 
 def number_difference(got: Any, want: Any, rtol: float, atol: float) -> str:

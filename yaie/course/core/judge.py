@@ -20,7 +20,7 @@ from typing import Any
 
 from yaie.build.cache import cache_root
 from yaie.course.core import render
-from yaie.course.core.compare import is_tensor, short
+from yaie.course.core.compare import is_tensor, sentence, short
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
@@ -56,11 +56,12 @@ class Failure:
         """What came, what was wanted, and what to mend."""
         fact = self.fact
         told = self.mistake.sentence if self.mistake else fact.because
-        lines = f"{fact.what} {fact.problem}".strip().splitlines()
+        lines = sentence(fact.what, fact.problem).splitlines()
         place = str(self.case)
-        if re.match(r"(?![a-z] (?:is|of|and) )[a-z]+\b(?!\s*[=<>(.\[])", place):  # a word, no name
-            place = place[:1].upper() + place[1:]
         head = f"{place}: {lines[0]}" if place else lines[0]
+        word = r"(?![a-z] (?:is|of|and) )[a-z]+\b(?!\s*[=<>(.\[])" if place else "the "
+        if re.match(word, head):  # a word, no name
+            head = head[:1].upper() + head[1:]
         if len(lines) > 1:  # a finding, with its source line below
             return "\n".join(filter(None, [head, *lines[1:], told]))
         return f"{head.rstrip('.')}. {told}".strip() if told else head

@@ -150,7 +150,12 @@ class Life:
             f"Of {len(prompt)} tokens one is left over, and blocks of {self.size} are shared whole."
         )
         see.equal(f"the length of {call}", found.length, length, whole)
-        see.equal(f"the values of {call}", list(found.values), blocks, "One block for each match.")
+        see.equal(
+            f"the values of {call}",
+            list(found.values),
+            blocks,
+            "One block per `block_size` tokens.",
+        )
         path, ends = path_to(found.node), "Node, length and values describe the same prefix."
         see.equal(f"the path to the node of {call}", path, prompt[:length], ends)
         self.compare(call, "A match takes no reference, no lock and no block.")

@@ -134,6 +134,8 @@ def observe_leave(scheduler_class: type, case: Case, see: Observer) -> None:
         changes["the number of free blocks"] = 12 - len(stay | used), because
     with see.call("leave(a)"):
         scene.scheduler.leave(request)
+    if request.num_computed_tokens == 0:  # `leave` may reset it as well as `preempt`
+        before["num_computed_tokens"] = 0
     compare(see, scene, request, "leave(a)", before, changes)
     end_all(see, scene, besides=[request])
 
