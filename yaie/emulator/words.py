@@ -31,7 +31,7 @@ def sentence(
         words = _uninitialized(raw, memories, source)
     elif kind == "out_of_bounds" and raw.text:
         words = indexed(raw, here, source)
-    elif kind in _ABOUT or (kind == "deadlock" and raw.text):
+    elif kind in _ABOUT or (kind in ("deadlock", "misaligned") and raw.text):
         words = _about(raw, here, there, memories, source)
     else:
         words = _WORDS[kind](raw, here, there, memories)

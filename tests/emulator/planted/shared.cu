@@ -2,6 +2,7 @@
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <mma.h>
 
 //: pairings
 // Thread 3 of thread block 0 and another thread access one word: in shared memory (0) or in global.
@@ -326,3 +327,30 @@ __global__ void k(const float* x, float* out) {
     out[threadIdx.x] = sum;
 }
 RUN k<<<1, 96, 0, stream>>>(x, out);
+
+//: tile
+// What tensor cores take of a matrix: from a multiple of 32 bytes on, rows a multiple of 16 bytes apart.
+//= (out[:16] == x[0] * 32).all()
+__global__ void k(const float* x, float* out) {
+    __shared__ alignas(32) __half a[16 * 24 + 8];
+    __shared__ alignas(32) float c[16 * 20];
+    for (int i = threadIdx.x; i < 16 * 24 + 8; i += 32) a[i] = __float2half(x[0]);
+    __syncthreads();
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 16, 16, 16, __half, row_major> left;
+    fragment<matrix_b, 16, 16, 16, __half, col_major> right;
+    fragment<accumulator, 16, 16, 16, float> sum;
+    fill_fragment(sum, 16.0f);
+    load_matrix_sync(left, a, 24);
+    //! misaligned: load_matrix_sync(left, a, 20);
+    //! misaligned: load_matrix_sync(left, a + 8, 24);
+    load_matrix_sync(right, a, 24);
+    //! misaligned: load_matrix_sync(right, a, 17);
+    mma_sync(sum, left, right, sum);
+    store_matrix_sync(c, sum, 20, mem_row_major);
+    //! misaligned: store_matrix_sync(c, sum, 18, mem_row_major);
+    //! misaligned: store_matrix_sync(c + 4, sum, 20, mem_row_major);
+    __syncthreads();
+    if (threadIdx.x < 16) out[threadIdx.x] = c[threadIdx.x];
+}
+RUN k<<<1, 32, 0, stream>>>(x, out);

@@ -27,17 +27,23 @@ EMULATOR_INLINE void fill_fragment(fragment<Use, 16, 16, 16, T, Layout>& to, T v
     for (int i = 0; i < 8; ++i) to.x[i] = value;
 }
 
+template <class T>
+EMULATOR_INLINE void check_tile(const T* tile, size_t stride) {
+    if ((size_t)tile % 32 || stride * sizeof(T) % 16) emulator_refuse_tile(tile, stride * sizeof(T));
+    __syncwarp();
+}
+
 template <class Use, class T>
 EMULATOR_INLINE void load_matrix_sync(fragment<Use, 16, 16, 16, T, row_major>& to, const T* from,
                                       unsigned stride) {
-    __syncwarp();
+    check_tile(from, stride);
     const T* row = from + threadIdx.x % 32 / 2 * stride + threadIdx.x % 2 * 8;
     for (int i = 0; i < 8; ++i) to.x[i] = row[i];
 }
 template <class Use, class T>
 EMULATOR_INLINE void load_matrix_sync(fragment<Use, 16, 16, 16, T, col_major>& to, const T* from,
                                       unsigned stride) {
-    __syncwarp();
+    check_tile(from, stride);
     const T* column = from + threadIdx.x % 32 / 2 + threadIdx.x % 2 * 8 * stride;
     for (int i = 0; i < 8; ++i) to.x[i] = column[i * stride];
 }
@@ -45,6 +51,7 @@ EMULATOR_INLINE void load_matrix_sync(fragment<Use, 16, 16, 16, T, col_major>& t
 template <class T>
 EMULATOR_INLINE void store_matrix_sync(T* to, const fragment<accumulator, 16, 16, 16, T>& from,
                                        unsigned stride, layout_t layout) {
+    check_tile(to, stride);
     unsigned row = threadIdx.x % 32 / 2, column = threadIdx.x % 2 * 8;
     unsigned first = layout == mem_row_major ? row * stride + column : column * stride + row;
     unsigned step = layout == mem_row_major ? 1 : stride;

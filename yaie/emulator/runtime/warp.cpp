@@ -1,6 +1,7 @@
 // Shuffles, votes and reductions. A lane that arrives stores its value and waits; the last lane of
 // the mask computes the results of all lanes, while all their values are still stored.
 #include "core.h"
+#include "failure.h"
 #include "observer.h"
 
 namespace emulator {
@@ -165,3 +166,15 @@ void Core::evaluate(uint32_t warp, uint32_t lanes) {
 }
 
 }  // namespace emulator
+
+// What the hardware does not load or store as a tile of wmma.
+extern "C" void emulator_refuse_tile(const void* tile, size_t row_bytes) {
+    using namespace emulator;
+    const void* site = __builtin_return_address(0);
+    if ((uintptr_t)tile % 32) {
+        fault(*this_core, Kind::misaligned, site, nullptr,
+              "a tile of wmma begins at an address that is no multiple of 32 bytes");
+    }
+    fault(*this_core, Kind::misaligned, site, nullptr,
+          "the rows of a tile of wmma are %zu bytes apart, no multiple of 16", row_bytes);
+}
