@@ -93,6 +93,8 @@ RUN
     //! refused: cudaMemcpyAsync(scratch + 65, host, 256, cudaMemcpyHostToDevice, stream); cudaGetLastError(); return cudaSuccess;
     //! refused: cudaMemset(out + 90, 0, 256); return cudaSuccess;
     //! refused: cudaFree(host); return cudaSuccess;
+    //! refused: cudaMemcpyAsync(scratch, x, 256, cudaMemcpyHostToDevice, stream); return cudaSuccess;
+    //! refused: cudaMemcpy(scratch, host, 256, cudaMemcpyDeviceToHost); return cudaSuccess;
     //! out_of_bounds @add: cudaFree(scratch);
     add<<<1, 64, 0, stream>>>(x, scratch, scratch + 64);
     cudaMemsetAsync(kept, 0, 256, stream);

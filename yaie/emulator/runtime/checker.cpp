@@ -40,7 +40,7 @@ void Checker::begin() {
 
 void Checker::end() {
     observer = nullptr;
-    for (void* memory : kept_) free(memory);
+    for (const Allocation& memory : kept_) release(memory);
     kept_.clear();
     bytes_kept_ = 0;
     ranges_.clear();

@@ -10,6 +10,7 @@
 #include "counters.h"
 #include "failure.h"
 #include "happens.h"
+#include "memory.h"
 #include "observer.h"
 #include "shadow.h"
 
@@ -205,7 +206,7 @@ class Checker final : public Observer {
     size_t last_found_ = 0;
     HappensBefore order_;
     uint32_t next_block_ = 1, first_block_ = 1;  // numbers of teams, over all calls
-    std::vector<void*> kept_;  // what cudaFree freed in this call
+    std::vector<Allocation> kept_;  // what cudaFree freed in this call
     size_t bytes_kept_ = 0;
     std::vector<uint64_t> teams_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;

@@ -15,6 +15,7 @@
 
 #include "calls.h"
 #include "grid.h"
+#include "memory.h"
 #include "observer.h"
 
 namespace emulator {
@@ -135,8 +136,11 @@ void on_fault(int signal, siginfo_t* info, void* context) {
         failure.offset = (char*)info->si_addr - (char*)core->here->dynamic_shared;
         failure.access = is_store(context) ? Access::store : Access::load;
     } else {
-        failure = failure_in(Kind::segmentation_fault, 700, context);
+        const Allocation* meant = allocation_near(info->si_addr);
+        failure = failure_in(meant ? Kind::out_of_bounds : Kind::segmentation_fault, 700, context);
         failure.access = is_store(context) ? Access::store : Access::load;
+        if (meant) failure.range = -4, failure.memory = Memory::global;
+        if (meant) failure.offset = (char*)info->si_addr - (char*)meant->begin;
     }
     failure.address = (uint64_t)info->si_addr;
     fail(*core, failure);

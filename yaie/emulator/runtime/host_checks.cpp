@@ -15,7 +15,6 @@ constexpr size_t most_marked = 1 << 20;  // bytes that the host writes into larg
 
 // Its cells may hold older thread blocks. What the host writes counts as written by this number.
 void Checker::allocated(const Allocation& memory) {
-    memset(memory.begin, 0xff, memory.bytes);  // NaN
     add_range(memory.begin, memory.bytes, from_malloc, memory.on_host,
               memory.on_host ? 0 : next_block_++);
 }
@@ -23,7 +22,7 @@ void Checker::allocated(const Allocation& memory) {
 // The memory is kept until the call ends, so that no other takes its place.
 bool Checker::freed(const Allocation& memory) {
     const bool keep = bytes_kept_ + memory.bytes <= most_kept;
-    if (keep) kept_.push_back(memory.begin), bytes_kept_ += memory.bytes;
+    if (keep) kept_.push_back(memory), bytes_kept_ += memory.bytes;
     last_found_ = 0;
     for (size_t i = 0; i < ranges_.size(); ++i) {
         if (ranges_[i].begin != reinterpret_cast<uintptr_t>(memory.begin)) continue;
@@ -34,11 +33,12 @@ bool Checker::freed(const Allocation& memory) {
     return keep;
 }
 
-bool Checker::host_copies(const void* begin, size_t size, bool writes) {
+bool Checker::host_copies(const void* begin, size_t size, bool writes, bool on_host) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
     if (!find(address, 1)) return true;
     if (!find(address, size) || ranges_[last_found_].id == is_free) return false;
     Range& range = ranges_[last_found_];
+    if (on_host && range.memory == Memory::global && !range.on_host) return false;
     if (!writes || !range.since) return true;
     if (size == range.end - range.begin || size > most_marked) return range.since = 0, true;
     const Shadow::Cells cells = cells_of(range, address, size);
@@ -66,7 +66,7 @@ void Checker::find_unwritten(uintptr_t begin, size_t size, size_t item) {
     Range& range = ranges_[last_found_];
     range.since = next_block_++;
     for (size_t i : written) {
-        host_copies(reinterpret_cast<void*>(begin + i), size - i < step ? size - i : step, true);
+        host_copies(reinterpret_cast<void*>(begin + i), size - i < step ? size - i : step, true, false);
     }
 }
 

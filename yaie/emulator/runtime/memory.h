@@ -15,4 +15,9 @@ struct Allocation {
 
 extern std::vector<Allocation> allocations;  // that were not freed, of all calls
 
+// Bytes around each that are not accessible: what misses it by less hits nothing else.
+constexpr size_t allocation_gap = 1 << 23;
+const Allocation* allocation_near(const void* address);
+void release(const Allocation& one);
+
 }  // namespace emulator
