@@ -169,6 +169,24 @@ def test_what_is_not_emulated_is_named(ptx, statement, told):
     assert "mine.cu:3:" in str(error.value)
 
 
+def test_what_is_not_compiled_may_be_unknown():
+    """As for nvcc, whose assembler does not see it: another GPU's branch, a function of no use."""
+    text = """
+template <int SIZE> __device__ int load(const int* x) {
+    int value = 0;
+    if constexpr (SIZE == 8) asm volatile("ld.global.v8.b32 {%0}, [%1];" : "=r"(value) : "l"(x));
+    else asm volatile("ld.global.b32 %0, [%1];" : "=r"(value) : "l"(x));
+    return value;
+}
+__device__ inline void wait() { asm volatile("tcgen05.wait::ld.sync;"); }
+__global__ void f(int* x) { x[1] = load<4>(x); }
+extern "C" cudaError_t run(int* x) { f<<<1, 1>>>(x); return cudaGetLastError(); }
+"""
+    x = torch.tensor([7, 0], dtype=INT)
+    Module(text, Path("mine.cu")).run(x)
+    assert x.tolist() == [7, 7]
+
+
 def test_macros_that_spell_ptx():
     """A number made a string, a list of operands, a name that is joined, a whole statement."""
     text = """

@@ -50,6 +50,10 @@ _CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
 _GNU_KERNEL = [
     "-fno-gnu-unique",  # else a recompiled template would reuse the old one's arrays
     *("-fno-crossjumping", "-fno-tree-tail-merge"),  # two branches keep two calls, two lines
+    *(
+        "-fno-ipa-icf",
+        "-fno-schedule-insns2",
+    ),  # so do functions that are alike; a call has its line
     "-fno-var-tracking",  # where variables are, of no use here, takes a third of the time
 ]
 _GNU_CHECKED = [
@@ -84,6 +88,7 @@ _CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no swi
 # Functions of the C library that store through pointers: what calls them calls the checker instead.
 _STORING = (*("modff", "modf", "frexpf", "frexp", "sincosf", "sincos"), "remquof", "remquo")
 _WRAP = [f"-Wl,--wrap={name}" for name in _STORING]
+_EXIT = "-Wl,--wrap=exit"  # which would end Python: runtime/calls.cpp ends the launcher instead
 
 # No library names another: what is loaded first is found by what comes after it.
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
@@ -150,7 +155,7 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
         said = run_compiler([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
         run_compiler(
-            [*_LINK, *(_WRAP if checked else ()), str(folder / "unit.o"), "-o", str(built)]
+            [*_LINK, _EXIT, *(_WRAP if checked else ()), str(folder / "unit.o"), "-o", str(built)]
         )
         if "__shared__" in code and (
             problem := too_much(shared_arrays(built, checked), source, path)
@@ -353,6 +358,7 @@ def _warnings_in(said: str, path: Path) -> str:
 _ON_THE_WAY = re.compile(
     r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
 )
+_ATTRIBUTE = re.compile(r"call to '\w+' declared with (?:attribute error|'error' attribute): ")
 _HEAD = re.compile(r".*: (warning|error|fatal error): |.*: (?:In .*|At global scope):$")
 
 
@@ -360,7 +366,7 @@ def _only_the_message(errors: str) -> str:
     """Without warnings, lines that speak of our own headers and temporary files, and marks under
     a launch that point at what it was replaced by."""
     kept, width, warns = [], 0, False
-    for line in errors.splitlines():
+    for line in _ATTRIBUTE.sub("", errors).splitlines():
         if head := _HEAD.match(line):
             warns = head[1] == "warning"
         if warns or str(INCLUDE) in line or _ON_THE_WAY.match(line):

@@ -259,6 +259,8 @@ _PRODUCTS = {
     "tf32": f"{PTX}Tf32",
     "s8": "int8_t",
     "u8": "uint8_t",
+    "e4m3": "__nv_fp8_e4m3",
+    "e5m2": "__nv_fp8_e5m2",
 }
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from zlib import crc32
 
 from yaie.build.cache import CSRC
 from yaie.emulator.casts import saturate
@@ -149,7 +150,9 @@ def _replace_assembly(source: str, macros: Macros) -> str:
             code = f"do {translate(macros.expand(inside))} while (0)"
         except Unknown as problem:  # an error only where it is compiled
             text = str(problem).replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-            code = f'static_assert(false, "inline PTX {text}")'
+            name = f"emulator_unknown_{crc32(text.encode()):x}"
+            attribute = f'__attribute__((error("inline PTX {text}")))'
+            code = f"do {{ {attribute} void {name}(); {name}(); }} while (0)"
         pieces += [source[end : found.start()], code, lines]
         end = last + 1
     return "".join([*pieces, source[end:]])

@@ -7,6 +7,7 @@
 
 #include "../cuda_bf16.h"
 #include "../cuda_fp16.h"
+#include "../cuda_fp8.h"
 #include "../cuda_pipeline.h"
 #include "../cuda_runtime.h"
 
