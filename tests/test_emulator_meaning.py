@@ -150,8 +150,8 @@ REFUSED = {
     "std::vector is the host's, and the kernel k cannot use it": (
         "__global__ void k(float* x) {\n    std::vector<float> v(3);\n    *x = v[0];\n}"
     ),
-    "std::max is the host's, and the kernel k cannot use it: use max": (
-        "__global__ void k(float* x) {\n    *x = std::max(*x, 1.0f);\n}"
+    "the kernel k launches a kernel": (
+        "__global__ void l(float* x) {} __global__ void k(float* x) {\n    l<<<1, 1>>>(x);\n}"
     ),
     "the kernel k writes table, which is __constant__": (
         "__constant__ float table[4]; __global__ void k(float* x) {\n    table[1] += *x;\n}"
@@ -192,7 +192,7 @@ __global__ void k(float* x, F add, const int n) {
     __shared__ float kept[N == 4 ? 2 : 1];
     kept[0] = table[0] == 1 ? 1 : 2;
     float table[1] = {kept[0]};
-    *x = twice(three(half_of(n))) + add(1, 2) + table[0];
+    *x = std::max(twice(three(half_of(n))), 1.0f) + add(1, 2) + table[0];
 }
 """
 

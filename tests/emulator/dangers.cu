@@ -106,6 +106,36 @@ extern "C" cudaError_t kernel_aborts(const float* x) {
     return cudaGetLastError();
 }
 
+__global__ void copy_one(const float* from, float* x) { x[1] = from[0]; }
+__host__ __device__ void copies(const float* from, float* x) {
+    copy_one<<<1, 1>>>(from, x);  // kernel_launches
+}
+__global__ void launch(float* x) { copies(x, x); }
+extern "C" cudaError_t kernel_launches(float* x) {
+    launch<<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+__global__ void count_down(unsigned n) {
+    for (unsigned i = n - 1; i >= 0; --i) n += i;  // never_ends
+}
+extern "C" cudaError_t never_ends(float* x) {
+    count_down<<<1, 1>>>(8);
+    return cudaGetLastError();
+}
+__global__ void copy_more(const float* from, float* x) {
+    x[1] = from[600];  // reads_past_allocation
+}
+extern "C" cudaError_t reads_past_allocation(float* x) {
+    float* from;
+    cudaMalloc(&from, 512);
+    copy_more<<<1, 1>>>(from, x);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t exits(float* x) {
+    if (x) exit(3);  // exits
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t follows_null(float* x) {
     *(volatile float*)nullptr = 1;  // follows_null
     return cudaGetLastError();

@@ -20,7 +20,7 @@ from yaie.build.cache import Built, build_once, cache_root, content_hash, rememb
 from yaie.emulator.build import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 
-OPTIONS = ("-O3", "-std=c++17", "-lineinfo")
+OPTIONS = ("-O3", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr")  # as torch compiles
 # torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
 _UNDONE = (
     *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__"),

@@ -21,7 +21,7 @@ _CONSTANT = re.compile(rf"\b__constant__\s[^;={{}}()]*?\b(\w+){_ARRAY}[;=]")
 _TOGETHER = re.compile(r"__cluster_dims__|cudaLaunchKernelEx|cudaLaunchCooperativeKernel")
 _HOST = re.compile(
     r"\bstd::(vector|string|to_string|(?:unordered_)?(?:map|set)|list|deque|queue|stack|function|"
-    r"thread|mutex|(?:unique|shared)_ptr|max|min|sort|cout|cerr)\b(?!\s*::)"
+    r"thread|mutex|(?:unique|shared)_ptr|sort|cout|cerr)\b(?!\s*::)"
 )
 
 
@@ -89,9 +89,16 @@ def _check_body(
             problem = f"{name} is a function of the host, which {who} cannot call"
             _fail(code, found.start(), problem, "declare it __device__")
     if found := _HOST.search(plain, *body):
-        instead = found[1] if found[1] in ("max", "min") else "arrays and pointers"
         problem = f"std::{found[1]} is the host's, and {who} cannot use it"
-        _fail(code, found.start(), problem, f"use {instead}")
+        _fail(code, found.start(), problem, "use arrays and pointers")
+    launch = plain.find("::emulator::configure(", *body)
+    if launch >= 0 and "__host__" not in function.header:
+        _fail(
+            code,
+            launch,
+            f"{who} launches a kernel",
+            "only the host does, unless nvcc has -rdc=true",
+        )
     for name in constants:
         store = rf"(?<![\w.>]){name}{_ARRAY}(?:\.\w+\s*)*(?:[-+*/%&|^]?=(?!=)|<<=|>>=|\+\+|--)"
         found = re.compile(store).search(plain, *body)

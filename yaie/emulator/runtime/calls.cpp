@@ -232,6 +232,13 @@ void emulator_end() {
     watch_call(false);
 }
 
+// What a launcher calls in place of exit(), which would end Python.
+void __wrap_exit(int status) {
+    Failure failure = failure_at(Kind::launcher_fault, 719, __builtin_return_address(0));
+    snprintf(failure.text, sizeof(failure.text), "exit(%d) was called", status);
+    fail_here(failure);
+}
+
 // What g++ has a function call at whose end a `return` is missing (-fsanitize=return).
 void __ubsan_handle_missing_return(const void*) {
     fail_here(failure_at(Kind::missing_return, 719, __builtin_return_address(0))

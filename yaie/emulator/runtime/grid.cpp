@@ -254,7 +254,10 @@ uint32_t emulator_active_lanes() {
 }
 
 int emulator_launch(const Launch* launch) {
-    if (this_core) return 1;  // a kernel may not launch kernels
+    if (this_core) {
+        fail_here(failure_at(Kind::refused, 1, __builtin_return_address(0))
+                      .says("a kernel launches a kernel, which only the host does"));
+    }
     Kind why;
     if (in_launcher() && must_stop(why)) {
         abandon_call(failure_at(why, 702, __builtin_return_address(0)));
