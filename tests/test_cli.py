@@ -62,7 +62,7 @@ def test_help_and_version(invoke):
         ),
         ("from yaie import LLM", "triton fastapi uvicorn matplotlib yaie.emulator.rewrite"),
         ("import yaie.chat; from yaie import LLM, SamplingParams", "fastapi yaie.bench"),
-        ("import yaie.server.run", "triton transformers yaie.bench yaie.course"),
+        ("import yaie.server.run", "torch numpy triton transformers yaie.bench yaie.course"),
     ],
 )
 def test_a_start_imports_only_what_it_needs(code, heavy):

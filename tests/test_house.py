@@ -33,7 +33,7 @@ LAYERS = [
     {"model"},
     {"engine.radix_node", "engine.radix", "engine.kv_cache", "engine.sending", "engine.threads"},
     {"engine.checks"},
-    {"engine.prefix_cache", "engine.sampling", "engine.ranks"},
+    {"engine.prefix_cache", "engine.params", "engine.sampling", "engine.ranks"},
     {"engine"},
     {"server", "bench", "chat"},
     {"course.viz"},

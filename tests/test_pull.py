@@ -289,7 +289,7 @@ def test_a_disk_that_fills_up(known, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(pulling, "convert_gguf", full)
+    monkeypatch.setattr("yaie.model.gguf.convert_gguf", full)
     with pytest.raises(DiskFull, match="is full: make room or set YAIE_CACHE"):
         pull(cache_dir=tmp_path, progress=False)
     assert not (tmp_path / DEFAULT_MODEL).exists()
@@ -309,7 +309,7 @@ def test_an_interrupted_conversion_is_done_again(known, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pulling, "convert_gguf", interrupt)
+        patch.setattr("yaie.model.gguf.convert_gguf", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pull(cache_dir=tmp_path, progress=False)
     assert not (tmp_path / DEFAULT_MODEL).exists()
@@ -331,7 +331,7 @@ def test_pulls_at_once_convert_once(known, tmp_path, monkeypatch):
         converted.append(args)
         convert_gguf(*args)
 
-    monkeypatch.setattr(pulling, "convert_gguf", convert)
+    monkeypatch.setattr("yaie.model.gguf.convert_gguf", convert)
     with ThreadPoolExecutor(4) as threads:
         pulls = [threads.submit(pull, cache_dir=tmp_path, progress=False) for _ in range(4)]
     assert {pull.result() for pull in pulls} == {tmp_path / DEFAULT_MODEL}

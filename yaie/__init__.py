@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from yaie.bench.info import kernel_info
     from yaie.build import jit
     from yaie.engine.llm import LLM
-    from yaie.engine.sampling import SamplingParams
+    from yaie.engine.params import SamplingParams
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "SamplingParams", "__version__", "jit", "kernel_info"]
 
 _HOME = {
     "LLM": "yaie.engine.llm:LLM",
-    "SamplingParams": "yaie.engine.sampling:SamplingParams",
+    "SamplingParams": "yaie.engine.params:SamplingParams",
     "jit": "yaie.build.jit",
     "kernel_info": "yaie.bench.info:kernel_info",
 }

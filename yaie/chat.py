@@ -21,7 +21,7 @@ def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) ->
     started = time.perf_counter()
     print(f"loading {model} ...", flush=True)
     from yaie.engine.llm import LLM
-    from yaie.engine.sampling import SamplingParams
+    from yaie.engine.params import SamplingParams
 
     llm = LLM(model, exercises=exercises or None, **options)
     print(f"operators: {llm.engine.back_ends}", flush=True)
@@ -52,7 +52,7 @@ class Chat:
         seed: int | None = None,
         ask: Callable[[str], str] = input,
     ) -> None:
-        from yaie.engine.sampling import SamplingParams
+        from yaie.engine.params import SamplingParams
 
         self.llm = llm
         self.ask = ask

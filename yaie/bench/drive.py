@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from yaie.bench.load import Trace
 from yaie.engine.engine import Engine
+from yaie.engine.params import SamplingParams
 from yaie.engine.request import RequestOutput
-from yaie.engine.sampling import SamplingParams
 
 Prompt = list[int]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -156,13 +155,6 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
             f"({max_num_batched_tokens}), or end other programs that use the GPU"
         )
     return num_blocks
-
-
-def return_freed_memory() -> None:
-    """Give the system back what loading a model has freed, which C's allocator otherwise keeps."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
 
 
 def memory_in_use(device: torch.device) -> int:

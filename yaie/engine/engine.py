@@ -20,12 +20,11 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import edit, sample
 from yaie.engine.kv_cache import blocks_needed
-from yaie.engine.limits import Limits
-from yaie.engine.logprobs import TokenLogprob, token_logprob, vocabulary_logprobs
+from yaie.engine.logprobs import token_logprob, vocabulary_logprobs
+from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.parts import Parts
-from yaie.engine.request import Request, RequestOutput, StepOutput
+from yaie.engine.request import Request, RequestOutput, StepOutput, TokenLogprob
 from yaie.engine.runner import Launched, Runner
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 from yaie.model.kv_scales import fold_scales
 from yaie.model.llama import Llama

@@ -9,8 +9,8 @@ from typing import Any
 from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
+from yaie.engine.params import SamplingParams
 from yaie.engine.request import Request, RequestOutput
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.start import start_engine
 
 Prompt = str | Sequence[int]

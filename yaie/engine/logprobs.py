@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
-if TYPE_CHECKING:
-    from yaie.engine.request import Request
-    from yaie.engine.scheduler import Step
+from yaie.engine.request import Request, TokenLogprob
+from yaie.engine.scheduler import Step
 
 ROWS = 64  # of a prompt that get logits together: of a whole prompt they might not fit memory
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """How likely the model found a token, as natural logarithms.
-
-    Attributes:
-        top: the likeliest tokens and their log-probabilities, best first.
-        text_offset: where its text begins: how many characters the tokens before it complete.
-    """
-
-    token_id: int
-    logprob: float
-    top: dict[int, float]
-    text_offset: int
 
 
 @torch.inference_mode()

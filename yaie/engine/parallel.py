@@ -20,9 +20,9 @@ import torch
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
+from yaie.engine.params import SamplingParams
 from yaie.engine.ranks import RankFailed, Ranks, before_leaving
 from yaie.engine.request import Request, RequestOutput, StepOutput
-from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
 from yaie.model.shards import WHOLE, Shard

@@ -6,16 +6,16 @@ import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import torch
-
-from yaie.engine.logprobs import TokenLogprob
+from yaie.engine.params import SamplingParams
 from yaie.engine.radix_node import RadixNode, as_key
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 
 if TYPE_CHECKING:
+    import torch
+
     from yaie.engine.host_sampling import LogitEdits
 
 PENDING = -1  # in the place of a token that is being computed
@@ -44,6 +44,21 @@ class Metrics:
     finished_time: float | None = None
     num_cached_tokens: int = 0
     num_preemptions: int = 0
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """How likely the model found a token, as natural logarithms.
+
+    Attributes:
+        top: the likeliest tokens and their log-probabilities, best first.
+        text_offset: where its text begins: how many characters the tokens before it complete.
+    """
+
+    token_id: int
+    logprob: float
+    top: dict[int, float]
+    text_offset: int
 
 
 class Request:
@@ -102,11 +117,6 @@ class Request:
         self.steps_overtaken = 0
         self.edits: LogitEdits | None = None
         self.metrics = Metrics()
-        self.generator = torch.Generator()
-        if self.params.seed is None:
-            self.generator.seed()
-        else:
-            self.generator.manual_seed(self.params.seed)
         self._drawn = (0, 0.0)  # the place of a token, and its random number
 
     @property
@@ -171,10 +181,21 @@ class Request:
         length = len(self.token_ids)
         return length - self.num_computed_tokens == 1 and length > len(self.prompt_token_ids)
 
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """What draws its random numbers; made where they are drawn, which is not in a server."""
+        import torch
+
+        generator, seed = torch.Generator(), self.params.seed
+        generator.seed() if seed is None else generator.manual_seed(seed)
+        return generator
+
     def uniform(self) -> float:
         """The random number that chooses its next token, however often it is asked for."""
         place = len(self.token_ids)
         if self._drawn[0] != place:
+            import torch
+
             number = torch.rand((), generator=self.generator, dtype=torch.float64)
             self._drawn = (place, number.item())
         return self._drawn[1]

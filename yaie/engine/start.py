@@ -7,10 +7,11 @@ from itertools import count
 from pathlib import Path
 
 from yaie.engine.config import EngineConfig
-from yaie.engine.device import choose_device, choose_dtype, explain_shortage, return_freed_memory
+from yaie.engine.device import choose_device, choose_dtype, explain_shortage
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, chosen_parts
+from yaie.engine.threads import return_freed_memory
 from yaie.model.config import ModelConfig
 from yaie.model.llama import STEP_OPERATORS
 from yaie.model.pull import find_model

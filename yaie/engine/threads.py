@@ -1,7 +1,8 @@
-"""How long the threads of an operator wait for each other."""
+"""What a process leaves to others: processors while its threads wait, memory that it has freed."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import MutableMapping
 
 
@@ -15,3 +16,10 @@ def share_processors(environment: MutableMapping[str, str]) -> None:
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", "5000")
+
+
+def return_freed_memory() -> None:
+    """Give the system back what loading a model has freed, which C's allocator otherwise keeps."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)

@@ -35,9 +35,6 @@ TENSORS = {
 }
 
 
-GGUF_FILE = "model.gguf"  # in a folder that was made of one
-
-
 def convert_gguf(path: str | Path, folder: str | Path, progress=None) -> None:
     """Write `config.json`, `model.safetensors` (float32) and the tokenizer's files into `folder`.
 

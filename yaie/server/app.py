@@ -15,9 +15,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from yaie import __version__
-from yaie.engine.limits import Limits
+from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.request import Request as EngineRequest
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import errors, protocol

@@ -19,8 +19,8 @@ from typing import Any
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import still_works
 from yaie.engine.engine import Engine
+from yaie.engine.params import SamplingParams
 from yaie.engine.request import Request, StepOutput
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.start import start_engine
 from yaie.server import wire
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 
 Text = Annotated[str, Field(max_length=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]

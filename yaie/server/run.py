@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from yaie.engine.config import EngineConfig
+from yaie.engine.threads import return_freed_memory
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.server.app import Settings, build_app
@@ -91,6 +92,7 @@ def serve(
             # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
         gc.freeze()  # what is there stays, and need not be looked through
+        return_freed_memory()
         try:
             server.run(sockets=[listener])
         finally:

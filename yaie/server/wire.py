@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from yaie.engine.config import EngineConfig
-from yaie.engine.limits import Limits
-from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.request import Metrics
+from yaie.engine.params import Limits
+from yaie.engine.request import Metrics, TokenLogprob
 from yaie.engine.sending import Child
 
 STOPPED = "the engine has stopped"

@@ -13,8 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
-from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.request import Request, StepOutput
+from yaie.engine.request import Request, StepOutput, TokenLogprob
 from yaie.engine.sending import as_socket
 from yaie.server import wire
 from yaie.server.errors import ApiError

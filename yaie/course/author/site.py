@@ -30,7 +30,7 @@ from yaie.course.core.paths import ROOT
 
 PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 REFERENCE = {
-    "Engine": "engine.llm engine.sampling engine.request engine.config engine.engine",
+    "Engine": "engine.llm engine.params engine.sampling engine.request engine.config engine.engine",
     "Memory": "engine.kv_cache engine.radix engine.prefix_cache engine.scheduler",
     "Model": "model.config model.llama model.batch model.weights model.tokenizer model.pull",
     "Operators": "ops.registry ops.attention ops.kv ops.norm ops.rotary ops.sampling",

@@ -26,8 +26,8 @@ from yaie.course.author.gpu.engine_steps import Wordless
 from yaie.course.lessons.ladders import left, named
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
+from yaie.engine.request import TokenLogprob
 from yaie.model.config import ModelConfig
 from yaie.model.llama import STEP_OPERATORS, Llama
 from yaie.ops.registry import choose
