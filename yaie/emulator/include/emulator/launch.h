@@ -2,7 +2,6 @@
 // `::emulator::configure(EMULATOR_NAME(kernel<T>), grid, block, bytes, stream).run(lambda, a, b)`.
 #pragma once
 
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -28,15 +27,12 @@ struct Configuration {
 
     template <class Kernel, class... Arguments>
     void run(Kernel kernel, Arguments... arguments) {
-        // The arguments are evaluated once, on the host, and copied for each thread.
-        struct Bound {
-            Kernel kernel;
-            std::tuple<Arguments...> arguments;
-        } bound{kernel, {arguments...}};
-        launch.body = [](void* bound) {
+        // The arguments are evaluated once, on the host, and copied for each thread. A lambda binds
+        // them: a tuple of them takes the compiler as long as the kernel.
+        auto bound = [=] { kernel(arguments...); };
+        launch.body = [](void* given) {
             asm volatile("" : : "r"(&shared_anchor));
-            auto* call = static_cast<Bound*>(bound);
-            std::apply(call->kernel, call->arguments);
+            (*static_cast<decltype(bound)*>(given))();
         };
         launch.arguments = &bound;
         launch.arguments_size = sizeof(bound);
