@@ -101,27 +101,28 @@ __device__ __forceinline__ int cluster_rank() {  // of this thread block
     asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
     return rank;
 }
-// Arrive at the mbarrier that another thread block has at the same place in its shared memory. Only
-// its own threads can wait there.
+// Arrive at the mbarrier that another thread block has at the same place in its shared memory; only
+// its own threads can wait there. This orders no stores. It says that a stage has been read, which needs
+// none: a release for the cluster waits until all SMs see this thread's stores (MEMBAR.ALL.GPU in machine
+// code), and in each step of cluster.cu that takes as long as the products.
 __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) {
     asm volatile(
         "{\n"
         ".reg .b32 there;\n"
         "mapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+        "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there];\n"
         "}\n" ::"r"(shared_address(barrier)),
         "r"(rank)
         : "memory");
 }
-// Wait for an mbarrier at which threads of other thread blocks arrive: what they did before is seen, which
-// mbarrier_wait promises of this thread block's own threads only.
+// Wait for an mbarrier at which threads of other thread blocks arrive so.
 __device__ __forceinline__ void mbarrier_wait_cluster(uint64_t* barrier, int parity) {
     uint32_t complete = 0;
     while (!complete)
         asm volatile(
             "{\n"
             ".reg .pred complete;\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%1], %2;\n"
+            "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 complete, [%1], %2;\n"
             "selp.b32 %0, 1, 0, complete;\n"
             "}\n"
             : "=r"(complete)

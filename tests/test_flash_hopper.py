@@ -64,7 +64,16 @@ PLANTED = {
         "load_tile|zero_values", "writes .* before the wgmma that reads it",
     ),
     "scores read before they are there": (
-        "wgmma_wait<1>();", "", "softmax", "reads accumulators of the wgmma of .* before",
+        "wgmma_wait<1>();\n                release(load + 1);", "release(load + 1);",
+        "softmax", "reads accumulators of the wgmma of .* before",
+    ),
+    "output stored before it is there": (
+        "wgmma_wait<1>();\n                release(load++);", "release(load++);",
+        "store_rows|load_tile|zero_values", "wgmma",
+    ),
+    "the next scores read before they are there": (
+        "wgmma_wait<0>();\n                continue;", "continue;",
+        "softmax|load_tile|release|arrive|float out", "wgmma",
     ),
     "output rescaled while it sums": (
         "wgmma_wait<0>();\n                release(load + 2);\n"
@@ -83,7 +92,7 @@ PLANTED = {
     ),
     "queries given back twice": (
         "store_rows<T, DIM>(flash",
-        "mbarrier_arrive(&q_empty[q_stage]);\n        store_rows<T, DIM>(flash",
+        "mbarrier_arrive(&q_empty[count % Q_STAGES]);\n            store_rows<T, DIM>(flash",
         "load_queries|arrive|wait",
         "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 384",
     ),

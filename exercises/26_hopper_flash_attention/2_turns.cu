@@ -131,7 +131,9 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         return;
     }
     increase_registers<Size::REGISTERS>();
-    int consumer = threadIdx.x / WARP_GROUP - 1, warp = threadIdx.x % WARP_GROUP / WARP;
+    // One value for a warp, so that ptxas computes descriptors in registers that all lanes share.
+    int consumer = __shfl_sync(ALL_LANES, threadIdx.x / WARP_GROUP, 0) - 1;
+    int warp = threadIdx.x % WARP_GROUP / WARP;
     auto wait_for = [&](int load) {
         mbarrier_wait(&full[load % STAGES], load / STAGES % 2);
         return ring + load % STAGES * Size::KV_TILE;
@@ -160,13 +162,34 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     // exercise 26.2 begin: who begins
     // your lines
     // exercise 26.2 end
+    float scores[KEYS / 2] = {};
+    auto wait_for_work = [&](int count) -> const Work& {  // and its queries
+        mbarrier_wait(&q_full[count % Q_STAGES], count / Q_STAGES % 2);
+        return works[count % Q_STAGES];
+    };
+    auto queries = [&](int count) {
+        return q_tiles + count % Q_STAGES * Size::Q_TILE + consumer * ROWS * DIM;
+    };
+    auto begin_scores = [&](int count, int load) {  // of the first keys
+        const T* k_tile = wait_for(load);
+        wgmma_fence();
+        multiply_keys<T, DIM, KEYS>(scores, queries(count), k_tile);
+        wgmma_commit();
+    };
+    // Of keys, to the last that this consumer sees. Of two, both compute all: it is no slower.
+    auto own_tiles = [&](const Work& work) {
+        int own = min(ROWS, work.rows - consumer * ROWS);
+        int last = work.sequence.first_row + consumer * ROWS + own - 1;
+        return CONSUMERS == 2 ? work.tiles
+               : own <= 0     ? 0
+                              : ceil_div(work.sequence.seen_by(last, flash.causal), KEYS);
+    };
+    bool begun = false;  // whether the first scores of this work are there
     for (;; ++count) {
-        int q_stage = count % Q_STAGES;
-        mbarrier_wait(&q_full[q_stage], count / Q_STAGES % 2);
-        if (works[q_stage].head < 0) break;
-        Work work = works[q_stage];
-        T* q_tile = q_tiles + q_stage * Size::Q_TILE + consumer * ROWS * DIM;
-        float out[DIM / 2] = {}, scores[KEYS / 2] = {}, factors[2];
+        if (wait_for_work(count).head < 0) break;
+        Work work = works[count % Q_STAGES];
+        T* q_tile = queries(count);
+        float out[DIM / 2] = {}, factors[2];
         uint32_t weights[KEYS / 16][4];
         Softmax<KEYS> softmax(flash.scale);
         int row = work.sequence.first_row + consumer * ROWS + warp * 16 + lane / 4;
@@ -176,25 +199,26 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if ((tile + 1) * KEYS > min(softmax.seen[0], softmax.seen[1]))
                 softmax.mask(scores, tile * KEYS);
         };
-        int own = min(ROWS, work.rows - consumer * ROWS), end = load + 2 * work.tiles;
-        int last = work.sequence.first_row + consumer * ROWS + own - 1;
-        // Of keys, to the last that this consumer sees. Of two, both compute all: it is no slower.
-        int tiles = CONSUMERS == 2 ? work.tiles
-                    : own <= 0     ? 0
-                                   : ceil_div(work.sequence.seen_by(last, flash.causal), KEYS);
+        int tiles = own_tiles(work), end = load + 2 * work.tiles;
+        auto finish = [&] {
+            store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
+            fence_proxy_async();  // before TMA writes where the output was
+            mbarrier_arrive(&q_empty[count % Q_STAGES]);
+        };
         if (tiles > 0) {
-            const T* k_tile = wait_for(load);
-            wgmma_fence();
-            multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
-            wgmma_commit();
-            wgmma_wait<0>();
+            if (!begun) {
+                for (float& score : scores) score = 0.0f;
+                begin_scores(count, load);
+                wgmma_wait<0>();
+            }
+            begun = false;
             release(load);
             mask(0);
             softmax.raise(scores, factors);  // there is no output yet
             softmax.weigh(scores);
             pack<T, KEYS>(weights, scores);
             for (int tile = 1; tile < tiles; ++tile, load += 2) {
-                k_tile = wait_for(load + 1);
+                const T* k_tile = wait_for(load + 1);
                 // exercise 26.2 begin: before the products
                 // your lines
                 // exercise 26.2 end
@@ -225,6 +249,19 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             wgmma_fence();
             add_values<T, DIM, KEYS>(out, weights, v_tile);
             wgmma_commit();
+            // If tiles are left to skip, the producer needs their stages before it loads more.
+            if (Q_STAGES > 1 && tiles == work.tiles) {
+                const Work& next = wait_for_work(count + 1);
+                begun = next.head >= 0 && own_tiles(next) > 0;
+            }
+            if (begun) {
+                begin_scores(count + 1, load + 1);
+                wgmma_wait<1>();
+                release(load++);
+                finish();
+                wgmma_wait<0>();
+                continue;
+            }
             wgmma_wait<0>();
             release(load++);
         } else if (work.tiles > 0) {
@@ -232,9 +269,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         }
         while (load < end - 1) skip_keys(), skip();
         if (load < end) skip();  // the last values
-        store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
-        fence_proxy_async();  // before TMA writes where the output was
-        mbarrier_arrive(&q_empty[q_stage]);
+        finish();
     }
     // exercise 26.2 begin: at the end of the kernel
     // your lines

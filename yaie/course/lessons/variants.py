@@ -153,7 +153,8 @@ TURNS = {
     # spills, and waits for each product.
     "if (consumer == 0) begin_turn();": "named_barrier_sync(TURN + consumer, WARP_GROUP);",
 }
-SKIPPED = "int tiles = CONSUMERS == 2 ? work.tiles"
+SKIPPED = "return CONSUMERS == 2 ? work.tiles"
+LATER = {"if (Q_STAGES > 1 && tiles == work.tiles) {": "if (false) {"}
 GIVEN = "                end_turn((consumer + 1) % CONSUMERS);\n"
 V_TILE = "                const T* v_tile = wait_for(load + 2);"
 EXPONENTIAL = "exp2_approx(power)"
@@ -240,6 +241,7 @@ VARIANTS = {
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
         "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
+        "pingpong, scores begun when the output is stored": LATER,
         "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
         "pingpong, tiles of 128 keys": {"fits(Sizes<128, true>::KEYS)": "false"},
     }),
@@ -248,6 +250,7 @@ VARIANTS = {
         "pingpong, descriptors added in 64 bits": {
             '#include "hopper.cuh"': '#include "hopper.cuh"\n' + WHOLE, "advance(": "advance_64("},
         "pingpong, no tile skipped": {SKIPPED: SKIPPED.replace("== 2", "== 3")},
+        "pingpong, scores begun when the output is stored": LATER,
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
         "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
         "pingpong, 4 consumers, tiles of 64 keys": consumers_64(64, 4, 32, 112),
