@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from yaie.bench import cases, commands, kernels
 from yaie.bench.cases import Case, Draw
-from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
+from yaie.bench.cases_attention import attention_flops, cache_write, decode, prefill
 from yaie.bench.ceilings import Ceilings
 from yaie.bench.measure import benchmark_kernel, profile_kernel
 from yaie.bench.protocol import (
@@ -34,7 +34,7 @@ from yaie.bench.protocol import (
 )
 from yaie.cli import app
 from yaie.course.lessons import ladders
-from yaie.course.lessons.ops.cases import bench_cases
+from yaie.course.lessons.ops.cases import bench_cases, block_copies
 from yaie.course.lessons.ops.cuda import attention_hopper
 from yaie.course.lessons.variants import Variants, variant
 from yaie.ops.cuda import flash, paged
@@ -289,8 +289,8 @@ def test_a_wrong_result_has_no_time():
 
 def test_one_that_writes_nothing_in_place_is_caught():
     """Though the one before it has written the right values there."""
-    write, copy = cache_writes(40, 2, 5, 2, 16, 4, torch.float32)
-    for case in (write, copy):
+    copies = block_copies(2, 5, 2, 16, 4, torch.float32)
+    for case in (cache_write(40, 2, 16, 4, torch.float32), copies):
         lazy = case.wrap(lambda *arguments: None)
         rows = measure(Case(**{**vars(case), "peers": {"lazy": lazy}}))
         assert rows["reference"].ms == 1.0

@@ -26,7 +26,6 @@ from launches import (
 
 from yaie.build import jit
 from yaie.course.lessons.ops import kv
-from yaie.ops import kv as blocks
 from yaie.ops import registry
 from yaie.ops.cuda import kv as cuda
 
@@ -197,7 +196,7 @@ def test_random_copies(seed):
         pairs = list(zip(rng.sample(targets, count), targets, strict=True))
     pools = cache(1, num_blocks, (1, 1, 5), torch.float32)
     wanted = [copied(pool, pairs) for pool in pools]
-    blocks.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
+    kv.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
     assert all(map(same, pools, wanted)), pairs
 
 
@@ -210,7 +209,7 @@ def test_blocks_of_any_size(shape, dtype, backend, device):
     pools = cache(3, 5, shape, dtype, device)
     wanted = [copied(pool.cpu(), pairs) for pool in pools]
     mapping = torch.tensor(pairs, device=device)
-    blocks.copy_blocks(pools[:3], pools[3:], mapping, backend=backend)
+    kv.copy_blocks(pools[:3], pools[3:], mapping, backend=backend)
     assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 
@@ -235,7 +234,7 @@ def test_pools_at_any_address():
     pairs = [(0, 3), (2, 1)]
     pools = [shifted(pool) for pool in cache(1, 4, (2, 1, 8), torch.float16)]
     wanted = [copied(pool, pairs) for pool in pools]
-    blocks.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
+    kv.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
     assert all(map(same, pools, wanted))
 
 
@@ -245,9 +244,9 @@ def test_what_copies_cannot_do_is_said():
         many = torch.zeros(4097, 2, dtype=torch.int64)
         torch.ops.yaie.copy_blocks(pools[:1], pools[1:], many, backend="cuda")
     with pytest.raises(ValueError, match=r"cannot: blocks must have one size in all pools, below"):
-        blocks.copy_blocks_cuda(pools[:1], [pools[1][:, :1].contiguous()], torch.tensor([[0, 1]]))
+        kv.copy_blocks_cuda(pools[:1], [pools[1][:, :1].contiguous()], torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"cannot: pools must be contiguous"):
-        blocks.copy_blocks_cuda(pools[:1], [pools[1].transpose(1, 3)], torch.tensor([[0, 1]]))
+        kv.copy_blocks_cuda(pools[:1], [pools[1].transpose(1, 3)], torch.tensor([[0, 1]]))
 
 
 # ------------------------------------------------------------------------------------- gather

@@ -6,8 +6,9 @@ import pytest
 import torch
 from launches import ints
 
+from yaie.course.lessons.ops.kv import copy_blocks
 from yaie.ops.attention import attention_forward, paged_attention_forward
-from yaie.ops.kv import copy_blocks, reshape_and_cache
+from yaie.ops.kv import reshape_and_cache
 
 META = torch.device("meta")
 

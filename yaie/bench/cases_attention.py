@@ -292,11 +292,10 @@ def pages(
 # ------------------------------------------------------------------------------------- cache
 
 
-def cache_writes(
-    tokens: int, layers: int, pairs: int, kv_heads: int, head_dim: int, block_size: int,
-    dtype: torch.dtype,
-) -> list[Case]:  # fmt: skip
-    """reshape_and_cache of `tokens` tokens, copy_blocks of `pairs` blocks in every layer."""
+def cache_write(
+    tokens: int, kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
+) -> Case:
+    """reshape_and_cache of `tokens` tokens."""
     row = kv_heads * head_dim * itemsize(dtype)
 
     def new_tokens(draw: Draw) -> tuple:
@@ -305,33 +304,14 @@ def cache_writes(
         keys, values = (draw.normal(tokens, kv_heads, head_dim) for _ in range(2))
         return keys, values, *pools, draw.permutation(blocks * block_size)[:tokens]
 
-    def blocks_to_copy(draw: Draw) -> tuple:
-        pools = [
-            [draw.normal(2 * pairs, block_size, kv_heads, head_dim) for _ in range(layers)]
-            for _ in ("keys", "values")
-        ]
-        return *pools, draw.permutation(2 * pairs).view(pairs, 2)
-
     def slots(keys, values, key_pool, value_pool, slots) -> tuple:
         return (key_pool.flatten(0, 1), value_pool.flatten(0, 1)), slots, (keys, values)
 
-    def blocks(key_pools, value_pools, mapping) -> tuple:
-        pools = (*key_pools, *value_pools)
-        return pools, mapping[:, 1], (pool[mapping[:, 0]] for pool in pools)
-
-    return [
-        _writing(
-            "reshape_and_cache", f"{tokens} tokens, {kv_heads} × {head_dim}", new_tokens,
-            4 * tokens * row + 8 * tokens, slots,
-        ),
-        _writing(
-            "copy_blocks", f"{pairs} blocks of {block_size}, {layers} layers", blocks_to_copy,
-            4 * layers * pairs * block_size * row + 16 * pairs, blocks,
-        ),
-    ]  # fmt: skip
+    shape, num_bytes = f"{tokens} tokens, {kv_heads} × {head_dim}", 4 * tokens * row + 8 * tokens
+    return writing("reshape_and_cache", shape, new_tokens, num_bytes, slots)
 
 
-def _writing(
+def writing(
     operator: str, shape: str, arguments: Callable[[Draw], tuple], num_bytes: int,
     writes: Callable[..., tuple],
 ) -> Case:  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from yaie.ops.checks import FLOATS, FP8, check_distinct, check_range, check_tensor
-from yaie.ops.library import define, operator
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
@@ -43,54 +43,3 @@ def check_slots(slot_mapping: torch.Tensor, pool_shape: Sequence[int]) -> None:
     """Check that slots are in the pool, and none is written twice; on a CPU only."""
     check_range("slot_mapping", slot_mapping, pool_shape[0] * pool_shape[1])
     check_distinct("slot_mapping", slot_mapping, "slot")
-
-
-def copy_blocks(
-    key_pools: Sequence[torch.Tensor],
-    value_pools: Sequence[torch.Tensor],
-    block_mapping: torch.Tensor,
-    *,
-    backend: str = AUTO,
-) -> None:
-    """Copy blocks within the cache, in every layer.
-
-    Args:
-        key_pools, value_pools: one tensor per layer,
-            `[num_blocks, block_size, KV heads, head_dim]`; written in place.
-        block_mapping: int64 `[pairs, 2]`, source and target of each copy; no target twice. Sources
-            are read before any target is written.
-    """
-    check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
-    check_distinct("block_mapping", block_mapping[:, 1], "target")
-    if len(key_pools) != len(value_pools):
-        raise ValueError(
-            f"key_pools and value_pools must be one per layer, got {len(key_pools)} and "
-            f"{len(value_pools)}"
-        )
-    shape = ("num_blocks", "block_size", "kv_heads", "head_dim")
-    for name, pools in (("key_pools", key_pools), ("value_pools", value_pools)):
-        for layer, pool in enumerate(pools):
-            check_tensor(f"{name}[{layer}]", pool, shape, (*FLOATS, FP8), like=block_mapping)
-            check_range("block_mapping", block_mapping, pool.shape[0])
-    if key_pools:
-        _copy_blocks(list(key_pools), list(value_pools), block_mapping, backend=backend)
-
-
-def copy_blocks_cuda(
-    key_pools: Sequence[torch.Tensor],
-    value_pools: Sequence[torch.Tensor],
-    block_mapping: torch.Tensor,
-) -> None:
-    """`copy_blocks` by the CUDA C++ kernel: on a GPU, or on a CPU emulated.
-
-    In place, for a list of pools with one per layer, by int64 pairs: the interface of vLLM's
-    `copy_blocks`. Others take one tensor, or return a copy, which needs a second cache.
-    """
-    copy_blocks(key_pools, value_pools, block_mapping, backend="cuda")
-
-
-_copy_blocks = define(
-    "copy_blocks(Tensor(a!)[] key_pools, Tensor(b!)[] value_pools, Tensor block_mapping, *, "
-    'str backend="auto") -> ()',
-    lambda *_: None,
-)

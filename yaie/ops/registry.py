@@ -38,7 +38,6 @@ _PLACES = {
     "paged_attention": "reference.attention triton.paged cuda.paged cpp.operators cuda.hopper",
     "shared_prefix_attention": "reference.attention cuda.paged",
     "reshape_and_cache": "reference.kv triton.kv cuda.kv cpp.operators",
-    "copy_blocks": "reference.kv cuda.kv",
     "sample": "reference.sampling cuda.sampling",
 }
 _BACKENDS = {"cuda.hopper": "cuda_hopper"}

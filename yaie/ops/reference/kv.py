@@ -1,8 +1,6 @@
-"""Writing, copying and gathering the paged cache, in plain PyTorch."""
+"""Writing the paged cache, in plain PyTorch."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 
@@ -21,19 +19,3 @@ def reshape_and_cache(
             new = new.clamp(-largest, largest).to(pool.dtype).view(torch.uint8)
             pool = pool.view(torch.uint8)
         pool.flatten(0, 1).index_copy_(0, slot_mapping, new)
-
-
-def copy_blocks(
-    key_pools: Sequence[torch.Tensor],
-    value_pools: Sequence[torch.Tensor],
-    block_mapping: torch.Tensor,
-) -> None:
-    """Copy the blocks that `[pairs, 2]` names, source and target, in every pool.
-
-    Sources are read before any target is written, so a chain of pairs moves each block once.
-    """
-    sources, targets = block_mapping.unbind(dim=1)
-    for pool in (*key_pools, *value_pools):
-        if pool.element_size() == 1:  # not every PyTorch can index 8-bit floats
-            pool = pool.view(torch.uint8)
-        pool[targets] = pool[sources]

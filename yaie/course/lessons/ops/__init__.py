@@ -17,7 +17,7 @@ FAMILIES = {  # module of each back end -> its operators, and the back ends that
     "rows": {"row_sum": ALL, "softmax": ALL},
     "matrix": {"transpose": NO_TRITON, "matmul": ALL},
     "attention_gradient": {"attention_backward": NO_TRITON},
-    "kv": dict.fromkeys(("reshape_and_cache_fp8", "gather_kv"), NO_TRITON),
+    "kv": dict.fromkeys(("copy_blocks", "reshape_and_cache_fp8", "gather_kv"), NO_TRITON),
     "metadata": {"prefix_sum": NO_TRITON, "fill_draft_extend_metadata": ALL},
     "radix": {"match_prefixes": NO_TRITON},
     "sampling": {"gumbel_sample": NO_TRITON},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from yaie.bench.cases import Case, Draw, itemsize
+from yaie.bench.cases_attention import writing
 from yaie.bench.cases_sampling import all_right, draw_logits, flashinfer_logits, kept
 from yaie.bench.protocol import Call
 from yaie.course.lessons.ops.cases_gradient import gradients
@@ -18,6 +19,7 @@ def bench_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[C
             *sums(61, 130, dtype),
             *row_wise(61, 130, dtype),
             *matrices(61, 96, dtype),
+            block_copies(2, 5, 2, 16, 4, dtype),
             gradients(2, 21, 16, dtype),
             draft_extend(5),
             prefix_lookup(3, 21, 9, 4),
@@ -28,6 +30,7 @@ def bench_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[C
         *sums(many, 4096, dtype),
         *row_wise(many, 4096, dtype),
         *matrices(4096 if quick else 8192, 4096, dtype),
+        *(block_copies(32, pairs, 8, 128, 16, dtype) for pairs in ((64,) if quick else (64, 256))),
         *([] if quick else [gradients(16, 2048, 64, dtype)]),
         *(draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)),
         prefix_lookup(64 if quick else 256, 2048, 1024, 16),
@@ -124,3 +127,25 @@ def gumbel(rows: int, size: int) -> Case:
         judge=lambda tokens, logits, *_: kept(tokens, logits, 0, 1.0),
         peers={"noise by torch": in_torch, "FlashInfer": flashinfer_logits(0, 1.0)},
     )  # fmt: skip
+
+
+def block_copies(
+    layers: int, pairs: int, kv_heads: int, head_dim: int, block_size: int, dtype: torch.dtype
+) -> Case:
+    """copy_blocks of `pairs` blocks in every layer."""
+    row = kv_heads * head_dim * itemsize(dtype)
+
+    def arguments(draw: Draw) -> tuple:
+        pools = [
+            [draw.normal(2 * pairs, block_size, kv_heads, head_dim) for _ in range(layers)]
+            for _ in ("keys", "values")
+        ]
+        return *pools, draw.permutation(2 * pairs).view(pairs, 2)
+
+    def blocks(key_pools, value_pools, mapping) -> tuple:
+        pools = (*key_pools, *value_pools)
+        return pools, mapping[:, 1], (pool[mapping[:, 0]] for pool in pools)
+
+    shape = f"{pairs} blocks of {block_size}, {layers} layers"
+    num_bytes = 4 * layers * pairs * block_size * row + 16 * pairs
+    return writing("copy_blocks", shape, arguments, num_bytes, blocks)

@@ -1,4 +1,4 @@
-"""Gathering the paged cache, and a cache of 8-bit floats."""
+"""Copying and gathering the paged cache, and a cache of 8-bit floats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from yaie.ops import kv
 from yaie.ops.attention import check_starts
-from yaie.ops.checks import FLOATS, FP8, check_range, check_tensor, known
+from yaie.ops.checks import FLOATS, FP8, check_distinct, check_range, check_tensor, known
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
@@ -130,6 +130,50 @@ def _check_sequences(
     check_range("block_tables", tables[used], num_blocks)
 
 
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+    *,
+    backend: str = AUTO,
+) -> None:
+    """Copy blocks within the cache, in every layer.
+
+    Args:
+        key_pools, value_pools: one tensor per layer,
+            `[num_blocks, block_size, KV heads, head_dim]`; written in place.
+        block_mapping: int64 `[pairs, 2]`, source and target of each copy; no target twice. Sources
+            are read before any target is written.
+    """
+    check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
+    check_distinct("block_mapping", block_mapping[:, 1], "target")
+    if len(key_pools) != len(value_pools):
+        raise ValueError(
+            f"key_pools and value_pools must be one per layer, got {len(key_pools)} and "
+            f"{len(value_pools)}"
+        )
+    shape = ("num_blocks", "block_size", "kv_heads", "head_dim")
+    for name, pools in (("key_pools", key_pools), ("value_pools", value_pools)):
+        for layer, pool in enumerate(pools):
+            check_tensor(f"{name}[{layer}]", pool, shape, (*FLOATS, FP8), like=block_mapping)
+            check_range("block_mapping", block_mapping, pool.shape[0])
+    if key_pools:
+        _copy_blocks(list(key_pools), list(value_pools), block_mapping, backend=backend)
+
+
+def copy_blocks_cuda(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """`copy_blocks` by the CUDA C++ kernel: on a GPU, or on a CPU emulated.
+
+    In place, for a list of pools with one per layer, by int64 pairs: the interface of vLLM's
+    `copy_blocks`. Others take one tensor, or return a copy, which needs a second cache.
+    """
+    copy_blocks(key_pools, value_pools, block_mapping, backend="cuda")
+
+
 _reshape_and_cache_fp8 = define(
     "reshape_and_cache_fp8(Tensor keys, Tensor values, Tensor(a!) key_pool, "
     "Tensor(b!) value_pool, Tensor slot_mapping, Tensor key_scale, Tensor value_scale, *, "
@@ -146,4 +190,11 @@ _gather_kv = define(
         key_pool.new_empty(num_tokens, *key_pool.shape[2:], dtype=dtype),
         value_pool.new_empty(num_tokens, *key_pool.shape[2:], dtype=dtype),
     ),
+)
+
+
+_copy_blocks = define(
+    "copy_blocks(Tensor(a!)[] key_pools, Tensor(b!)[] value_pools, Tensor block_mapping, *, "
+    'str backend="auto") -> ()',
+    lambda *_: None,
 )

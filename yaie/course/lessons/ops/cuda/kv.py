@@ -1,10 +1,19 @@
-"""Gathering the paged cache, and a cache of 8-bit floats, by CUDA C++ kernels."""
+"""Copying and gathering the paged cache, and a cache of 8-bit floats, by CUDA C++ kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import attrgetter, or_
+
 import torch
 
-from yaie.ops.cuda.launching import call, memory, suffix, token_rows
+from yaie.ops.cuda.launching import call, constants, memory, suffix, token_rows
+from yaie.ops.registry import Unsupported
+
+MOST_PAIRS = constants("kv/copy_blocks.cu")["MOST_PAIRS"]
+WIDEST = 16  # bytes of a load or store
+_extent = attrgetter("nbytes", "shape")
 
 
 def reshape_and_cache_fp8(
@@ -56,3 +65,34 @@ def gather_kv(
 
 def _per_head(scale: torch.Tensor) -> int:
     return int(scale.numel() > 1)
+
+
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """Copy blocks in every pool, all layers in one launch. See `lessons.ops.kv`."""
+    pools = [*key_pools, *value_pools]
+    # There may be a hundred pools, and Python's loops take longer than the kernel: so `map`.
+    if not all(map(torch.Tensor.is_contiguous, pools)):
+        raise Unsupported("pools must be contiguous")
+    sizes = {nbytes // shape[0] if shape[0] else 0 for nbytes, shape in map(_extent, pools)}
+    if len(sizes) > 1 or max(sizes) >= 2**31:
+        raise Unsupported(
+            f"blocks must have one size in all pools, below 2 GiB, got {sorted(sizes)} bytes"
+        )
+    if block_mapping.shape[0] > MOST_PAIRS:
+        raise Unsupported(f"pairs are at most {MOST_PAIRS}, got {block_mapping.shape[0]}")
+    (block_bytes,) = sizes
+    unit = widest_unit(block_bytes, *map(torch.Tensor.data_ptr, pools))
+    call(
+        *("kv/copy_blocks.cu", "copy_blocks", pools, block_mapping.contiguous(), len(pools)),
+        *(block_mapping.shape[0], block_bytes, unit),
+    )
+
+
+def widest_unit(*numbers: int) -> int:
+    """The widest unit of 1, 2, 4, 8 or 16 bytes that divides all of these sizes and addresses."""
+    together = reduce(or_, numbers, WIDEST)
+    return together & -together

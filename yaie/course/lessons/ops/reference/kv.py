@@ -1,6 +1,8 @@
-"""Gathering the paged cache, and a cache of 8-bit floats, in plain PyTorch."""
+"""Copying and gathering the paged cache, and a cache of 8-bit floats, in plain PyTorch."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
@@ -62,3 +64,19 @@ def gather_kv(
         return from_fp8(codes.view(torch.float8_e4m3fn), scale, dtype)
 
     return gathered(key_pool, key_scale), gathered(value_pool, value_scale)
+
+
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """Copy the blocks that `[pairs, 2]` names, source and target, in every pool.
+
+    Sources are read before any target is written, so a chain of pairs moves each block once.
+    """
+    sources, targets = block_mapping.unbind(dim=1)
+    for pool in (*key_pools, *value_pools):
+        if pool.element_size() == 1:  # not every PyTorch can index 8-bit floats
+            pool = pool.view(torch.uint8)
+        pool[targets] = pool[sources]
