@@ -1,7 +1,6 @@
 """CUDA C++ compiled for the GPU: the compiler, the architectures, and what it says of errors.
 
-Nothing here needs a GPU or loads torch, except `build_for`, which goes through torch's
-`load_inline` in its fast form: no torch header is read, and the result is a plain shared object.
+Nothing here needs a GPU or loads torch. What is built is a plain shared object.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sysconfig
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,13 +18,8 @@ from yaie.build.cache import Built, build_once, cache_root, content_hash, rememb
 from yaie.emulator.build import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 
-OPTIONS = ("-O3", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr")  # as torch compiles
-# torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
-_UNDONE = (
-    *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__"),
-    *("-U__CUDA_NO_HALF2_OPERATORS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"),
-)
-_path_lock = threading.Lock()
+# Kernels may use what is constexpr of the C++ library, such as std::max.
+OPTIONS = ("-O3", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr")
 
 
 def find() -> Path | None:
@@ -44,7 +37,7 @@ def find() -> Path | None:
 
 
 def is_wheel(compiler: Path) -> bool:
-    """Whether nvcc came as a Python package: no whole toolkit, so torch cannot use it."""
+    """Whether nvcc came as a Python package: then it does not find its libraries by itself."""
     return (compiler.parent.parent / "lib" / "libcudart_static.a").exists() and not (
         compiler.parent.parent / "lib64"
     ).exists()
@@ -210,10 +203,7 @@ def build(
 
 
 def build_for(source: str, path: Path, capability: tuple[int, int]) -> Built:
-    """Compile for a card through torch's load_inline, and keep the shared object in the cache.
-
-    Raises CompileError.
-    """
+    """Compile for a card, and keep the shared object in the cache. Raises CompileError."""
     architectures = architectures_of(capability)
     if not able(architectures, source):
         version = ".".join(map(str, capability))
@@ -222,8 +212,6 @@ def build_for(source: str, path: Path, capability: tuple[int, int]) -> Built:
         )
 
     def compile_in(folder: Path) -> Path:
-        if not is_wheel(nvcc()):
-            return load_inline(source, path, architectures, folder)
         build(source, path, architectures, folder / "kernel.so")
         return folder / "kernel.so"
 
@@ -235,45 +223,11 @@ def kept(source: str, path: Path, capability: tuple[int, int]) -> Path:
 
     Without nvcc, what the last one compiled. Raises CompileError if there never was one.
     """
-    import torch
-
     key = content_hash(
         *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability)),
-        *(remembered("nvcc", lambda: version(nvcc())), torch.__version__),
+        remembered("nvcc", lambda: version(nvcc())),
     )
     return cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
-
-
-def load_inline(source: str, path: Path, architectures: Sequence[str], folder: Path) -> Path:
-    """Compile through torch's load_inline in an empty folder; returns the shared object in it.
-
-    The folder is this build's own: it has no stale lock file that torch could wait for. Raises
-    CompileError.
-    """
-    from torch.utils import cpp_extension
-
-    name = re.sub(r"\W", "_", path.stem)
-    with _path_lock:
-        before = os.environ.get("PATH", "")
-        # torch calls ninja by its name, which an environment that is not activated does not have.
-        os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), before])
-        try:
-            cpp_extension.load_inline(
-                name,
-                cpp_sources="",
-                cuda_sources=marked(source, path),
-                extra_cuda_cflags=[*OPTIONS, *_UNDONE, *architecture_flags(architectures)],
-                extra_include_paths=[str(place) for place in include_folders(path)],
-                build_directory=str(folder),
-                no_implicit_headers=True,
-                is_python_module=False,
-            )
-        except RuntimeError as error:
-            raise CompileError(only_the_message(str(error), folder / "cuda.cu", path)) from None
-        finally:
-            os.environ["PATH"] = before
-    (built,) = folder.glob("*.so")  # the second of a name in a process is name_v1.so, and so on
-    return built
 
 
 def read_all(source: str, path: Path) -> list[str]:
@@ -297,7 +251,7 @@ _SAID = re.compile(
     r"|\S.*?:\d+:(\d+:)? "  # the C++ compiler behind it
     r"|(ptxas|nvlink) (error|fatal|warning)"
 )
-_OTHERS = re.compile(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included")
+_OTHERS = re.compile(r"\d+ errors? detected|In file included")
 
 
 def only_the_message(output: str, unit: Path, path: Path) -> str:
