@@ -266,8 +266,11 @@ _ERRORS = {
     17: "cudaErrorInvalidDevicePointer",
     35: "cudaErrorInsufficientDriver",
     98: "cudaErrorInvalidDeviceFunction",
+    205: "cudaErrorMapBufferObjectFailed",
     209: "cudaErrorNoKernelImageForDevice",
+    217: "cudaErrorPeerAccessUnsupported",
     222: "cudaErrorUnsupportedPtxVersion",
+    400: "cudaErrorInvalidResourceHandle",
     700: "cudaErrorIllegalAddress",
     701: "cudaErrorLaunchOutOfResources",
     702: "cudaErrorLaunchTimeout",
@@ -278,6 +281,7 @@ _ERRORS = {
     718: "cudaErrorInvalidPc",
     719: "cudaErrorLaunchFailure",
     720: "cudaErrorCooperativeLaunchTooLarge",
+    801: "cudaErrorNotSupported",
     912: "cudaErrorInvalidClusterSize",
 }
 

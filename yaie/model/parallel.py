@@ -1,16 +1,26 @@
 """Linear layers of which each rank holds a part, and what they send: tensor parallelism at work.
 
 `yaie.model.shards` says which part. The processes are a group of torch.distributed: gloo on CPUs,
-NCCL on GPUs.
+NCCL on GPUs. GPUs of one host add up small tensors in each other's memory instead.
 """
 
 from __future__ import annotations
 
+import os
+from weakref import WeakKeyDictionary
+
 import torch
 from torch import distributed as dist
 
+from yaie.build.jit import KernelError
 from yaie.model.linear import Linear
 from yaie.model.shards import WHOLE, Shard
+from yaie.ops.cuda.launching import SUFFIXES, call, launch
+from yaie.ops.registry import Unsupported, announce
+
+PEERS = "peers/all_reduce.cu"
+MOST_SENT = 1 << 20  # bytes that a rank sends its peers, up to which that is faster than NCCL
+_handles: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor | None] = WeakKeyDictionary()
 
 
 class RowParallel(Linear):
@@ -22,7 +32,7 @@ class RowParallel(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in / size]` -> `[tokens, out]`."""
         out = super().forward(x)
-        dist.all_reduce(out)
+        all_reduce(out)
         return out
 
 
@@ -42,6 +52,48 @@ class VocabularyParallel(Linear):
         parts = [torch.empty_like(out) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, out)
         return torch.cat(parts, dim=1)
+
+
+def all_reduce(x: torch.Tensor) -> None:
+    """Add up the x of all ranks, in place; the result has the same bits on every rank.
+
+    A small tensor on a GPU is written into the memory of the other GPUs, where they have access to
+    each other; the first call finds out. Anything else is sent by NCCL or gloo.
+    """
+    sent = x.nbytes * (dist.get_world_size() - 1)
+    whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
+    if x.is_cuda and 0 < sent <= MOST_SENT and whole and _has_peers(x.device):
+        launch(PEERS, "all_reduce", x.dtype, x, x.numel())
+    else:
+        dist.all_reduce(x)
+
+
+def _has_peers(device: torch.device) -> bool:
+    """Whether the ranks can write into each other's memory: once per group, they try."""
+    group, shard = dist.group.WORLD, own_shard()
+    if group not in _handles:
+        on_one_host = int(os.environ.get("LOCAL_WORLD_SIZE", shard.size)) == shard.size
+        reason = "" if on_one_host else "the ranks are on several hosts"
+        handle = torch.zeros(64, dtype=torch.uint8, device=device)
+        handles = handle.new_empty(64 * shard.size)
+        for name, given in (("share", [handle]), ("map", [handles, shard.rank, shard.size])):
+            try:
+                call(PEERS, f"{name}_memory", *given)
+            except (KernelError, Unsupported) as error:
+                reason = reason or str(error)
+            dist.all_gather_into_tensor(handles, handle)
+        if not smallest(not reason, shard, device):  # then none of them does
+            announce("all_reduce", "cuda", reason or "another rank has no access to its peers")
+            handle = None
+        _handles[group] = handle
+    return _handles[group] is not None
+
+
+def stop_waiting() -> None:
+    """Let kernels on this GPU that wait for a rank that has ended go on."""
+    for handle in _handles.values():
+        if handle is not None:
+            call(PEERS, "stop_waiting", handle)
 
 
 def own_shard() -> Shard:

@@ -19,6 +19,7 @@
     each(cudaErrorMisalignedAddress, 716)                                                     \
     each(cudaErrorLaunchFailure, 719)                                                         \
     each(cudaErrorCooperativeLaunchTooLarge, 720)                                             \
+    each(cudaErrorNotSupported, 801)                                                          \
     each(cudaErrorInvalidClusterSize, 912)
 #define EMULATOR_NUMBERED(name, number, ...) name = number,
 typedef enum cudaError { EMULATOR_ERRORS(EMULATOR_NUMBERED) } cudaError_t;

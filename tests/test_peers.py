@@ -1,0 +1,164 @@
+"""All-reduce in the memory of peers: its sums, its flags, and when it is not used."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+import torch
+from launches import each_device, each_dtype, same_in_each_order
+from torch import distributed as dist
+
+from yaie.build import jit
+from yaie.engine.ranks import Ranks
+from yaie.model import parallel
+from yaie.ops.cuda.launching import SUFFIXES
+
+FILE = "peers/all_reduce.cu"
+SOURCE = (jit.CSRC / FILE).read_text(encoding="utf-8")
+MOST_BYTES = int(re.search(r"MOST_BYTES = (\d+);", SOURCE)[1])
+BLOCKS, RANKS = 32, 8
+MEMORY = -(-(4 * (BLOCKS * RANKS + BLOCKS + 1)) // 16) * 16 + 2 * RANKS * MOST_BYTES
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def summed(x: torch.Tensor, times: int) -> torch.Tensor:
+    """What all ranks have after as many all-reduces: sums in float32, in the order of the ranks."""
+    for _ in range(times):
+        total = torch.zeros(x.shape[1:])
+        for row in x:
+            total += row.float()
+        x = total.to(x.dtype).expand(len(x), -1)
+    return x
+
+
+def run(module: jit.Module, x: torch.Tensor, memory: torch.Tensor, times: int = 1) -> torch.Tensor:
+    out = x.clone()
+    launch = getattr(module, f"all_reduce_in_one_grid_{SUFFIXES[x.dtype]}")
+    launch(out, memory, x.shape[1], len(x), times)
+    return out
+
+
+def memory_of(ranks: int, device: str = "cpu") -> torch.Tensor:
+    return torch.zeros(ranks * MEMORY, dtype=torch.uint8, device=device)
+
+
+def drawn(ranks: int, count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(ranks + count)
+    return torch.randn(ranks, count, generator=generator).to(dtype)
+
+
+@each_device
+@each_dtype(DTYPES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_every_rank_has_the_sum_in_the_order_of_the_ranks(ranks, dtype, device):
+    """Launches of all sizes, one after the other over the same memory: flags are never cleared."""
+    module, memory = jit.load(FILE, checked=device == "cpu"), memory_of(ranks, device)
+    for count in (8, 4096, 1016, 8, 24576 if ranks < 8 else 4104):
+        x = drawn(ranks, count, dtype)
+        got = run(module, x.to(device), memory)
+        assert torch.equal(got.cpu(), summed(x, 1))
+        assert device != "cpu" or module.report.clean, module.report
+
+
+@each_device
+def test_ranks_that_run_ahead_of_each_other(device):
+    """Several all-reduces in one launch, whose ranks wait for nothing but the flags."""
+    module, x = jit.load(FILE, checked=device == "cpu"), drawn(3, 4104)
+    got = run(module, x.to(device), memory_of(3, device), times=5)
+    assert torch.equal(got.cpu(), summed(x, 5))
+    assert device != "cpu" or module.report.clean, module.report
+
+
+def test_same_bits_in_any_order():
+    module, x = jit.load(FILE), drawn(2, 4096)
+    got = same_in_each_order(lambda: (run(module, x, memory_of(2), times=2),))
+    assert torch.equal(got[0], summed(x, 2))
+
+
+def test_the_numbers_of_launches_wrap():
+    """After 2^32 of them."""
+    module, memory, x = jit.load(FILE), memory_of(2), drawn(2, 64)
+    for rank in range(2):
+        words = memory[rank * MEMORY :][: 4 * BLOCKS * (RANKS + 1)].view(torch.int32)
+        words.fill_(-2)  # flags, and launches
+    assert torch.equal(run(module, x, memory, times=4), summed(x, 4))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("int set = launch % 2,", "int set = 0,"),
+        ("st.release.sys.global.u32", "st.global.u32"),
+        ("        __syncthreads();\n        for (int i = first", "        for (int i = first"),
+    ],
+    ids=["one set of parts", "a flag without release", "only one thread waits"],
+)
+def test_a_broken_protocol_is_found_in_checked_mode(right, wrong):
+    assert SOURCE.count(right) == 1
+    module = jit.load(SOURCE.replace(right, wrong), True, name=str(jit.CSRC / FILE))
+    run(module, drawn(2, 4096), memory_of(2), times=3)
+    assert module.report.races, module.report
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(6, "cudaErrorMisalignedAddress"), (MOST_BYTES // 4 + 4, "cudaErrorInvalidValue")],
+)
+def test_what_it_does_not_take(count, said):
+    with pytest.raises(jit.KernelError, match=said):
+        run(jit.load(FILE), torch.zeros(2, count), memory_of(2))
+
+
+def add_up(count):
+    from yaie.model.parallel import all_reduce
+
+    x = torch.arange(count, dtype=torch.float32)
+    all_reduce(x)
+    return x
+
+
+def test_processes_on_a_cpu_use_gloo():
+    with Ranks(2) as ranks:
+        for total in ranks.run(add_up, 5):
+            assert total.tolist() == [0, 2, 4, 6, 8]
+
+
+class Calls:
+    """Notes the launchers that are called; all fail, or none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, able: bool) -> None:
+        self.called: list[str] = []
+        monkeypatch.setattr(dist, "all_gather_into_tensor", lambda *_: None)
+        monkeypatch.setattr(parallel, "own_shard", lambda: parallel.Shard(0, 2))
+        monkeypatch.setattr(parallel, "smallest", lambda number, *_: number)
+        monkeypatch.setattr(parallel, "_handles", {})
+
+        def call(file: str, name: str, *_: object) -> None:
+            self.called.append(name)
+            if not able:
+                raise jit.KernelError(f"{name} returned cudaErrorPeerAccessUnsupported (217)")
+
+        monkeypatch.setattr(parallel, "call", call)
+
+
+def test_ranks_try_once_and_a_fallback_is_announced(monkeypatch):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        calls = Calls(monkeypatch, able=True)
+        assert parallel._has_peers(torch.device("cpu")) and parallel._has_peers(torch.device("cpu"))
+        assert calls.called == ["share_memory", "map_memory"] and not said
+        parallel.stop_waiting()
+        assert calls.called[2:] == ["stop_waiting"]
+        Calls(monkeypatch, able=False)
+        assert not parallel._has_peers(torch.device("cpu"))
+        parallel.stop_waiting()  # nothing waits
+    assert "share_memory returned cudaErrorPeerAccessUnsupported" in str(said[-1].message)
+
+
+def test_on_several_hosts_peers_have_no_access(monkeypatch):
+    Calls(monkeypatch, able=True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    with pytest.warns(match="the ranks are on several hosts"):
+        assert not parallel._has_peers(torch.device("cpu"))
