@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -354,22 +359,79 @@ def test_errors_while_it_is_made(alone, untied_model):
     LLM(untied_model, num_blocks=8, tensor_parallel_size=2).close()  # so nothing was left behind
 
 
-def test_started_by_torchrun(untied_model, single):
-    """Each process makes the same LLM, and is one rank of it; all have to draw the same."""
+SCRIPT = """
+import sys
+from yaie import LLM, SamplingParams
+from test_parallel import GREEDY, PROMPTS
+
+llm = LLM(sys.argv[1], num_blocks=64, tensor_parallel_size=2, device="cpu")
+drawn = SamplingParams(temperature=1.5, seed=7, max_tokens=8)
+outputs = [output for params in (GREEDY, drawn) for output in llm.generate(PROMPTS, params)]
+print([output.token_ids for output in outputs], flush=True)
+llm.generate(PROMPTS, SamplingParams(temperature=1.5, max_tokens=8))  # a seed for all ranks
+if "dies" in sys.argv:
+    import os
+    llm.engine.ranks.post(os._exit, 9)
+    llm.generate(PROMPTS, GREEDY)
+llm.close()
+"""
+
+
+def torchrun(tmp_path, *command: str) -> list[tuple[int, str, str]]:
+    """A command, started by torchrun as rank 0 and rank 1 of what it takes for two nodes; how each
+    node's torchrun has ended, and what was printed there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    tests = Path(__file__).parent
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)]),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    nodes = []
+    for node in ("0", "1"):
+        start = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes",
+            "2",
+            "--node-rank",
+            node,
+        ]
+        start += ["--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", port]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        nodes.append(subprocess.Popen([*start, *command], env=environment, cwd=tmp_path, **streams))
+    try:
+        said = [node.communicate(timeout=240) for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    return [(node.returncode, *texts) for node, texts in zip(nodes, said, strict=True)]
+
+
+def test_two_nodes_started_by_torchrun(untied_model, single, tmp_path):
+    """Rank 0 runs the script; the other rank does what rank 0's engine does, and ends with it."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (code, out, said), (other, elsewhere, _) = torchrun(tmp_path, "script.py", str(untied_model))
+    assert (code, other, elsewhere) == (0, 0, ""), said
     drawn = SamplingParams(temperature=1.5, seed=7, max_tokens=8)
-    with Ranks(2) as ranks:
-        for params in (GREEDY, drawn):
-            got = ranks.run(generate, untied_model, PROMPTS, params)
-            assert got == [token_ids(single.generate(PROMPTS, params))] * 2
-        with pytest.raises(RankFailed, match=r"sampling_params\[0\]\.seed must be given"):
-            ranks.run(generate, untied_model, PROMPTS, SamplingParams(temperature=1.5))
+    wanted = [ids for p in (GREEDY, drawn) for ids in token_ids(single.generate(PROMPTS, p))]
+    assert json.loads(out) == wanted
 
 
-def generate(folder, prompts, params):
-    from yaie.engine.llm import LLM
+def test_a_node_that_dies_is_told(untied_model, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    nodes = torchrun(tmp_path, "script.py", str(untied_model), "dies")
+    assert all(code for code, *_ in nodes)
+    assert "RankFailed: rank 1 failed." in nodes[0][2]
+    assert "exitcode  : 9" in nodes[1][2]  # as torchrun tells it
 
-    llm = LLM(folder, num_blocks=64, tensor_parallel_size=2)
-    return [output.token_ids for output in llm.generate(prompts, params)]
+
+def test_torchrun_has_started_as_many_as_share_the_model(alone, untied_model, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(ValueError, match=r"tensor_parallel_size must be 4, the number .* got 2"):
+        LLM(untied_model, tensor_parallel_size=2)
 
 
 @pytest.mark.real_model

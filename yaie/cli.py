@@ -156,7 +156,9 @@ def serve(
     enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in chunks.")] = True,
     chunked_prefill_size: Annotated[int | None, least(1, "Most tokens of a chunk.")] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
-    tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
+    tensor_parallel_size: Annotated[
+        int, Option(min=1, envvar="WORLD_SIZE", help="Processes that share the model.")
+    ] = 1,
     shutdown_timeout: Annotated[int, Option(min=0, help="Seconds for answers to end.")] = 30,
     max_connections: Annotated[
         int | None, least(1, "Most open connections.", "as files can be open")
@@ -187,6 +189,11 @@ def serve(
             err=True,
         )
     given = context.params | {"backend": back_ends(backend)}
+    config = EngineConfig(**{name: value for name, value in given.items() if name in OPTIONS})
+    if os.environ.get("RANK", "0") != "0":
+        from yaie.engine.start import start_engine
+
+        start_engine(model, config, exercise or exercises or None)  # and end with rank 0's
     run(
         model,
         Settings(
@@ -198,7 +205,7 @@ def serve(
             access_log=access_log,
             max_connections=max_connections,
         ),
-        EngineConfig(**{name: value for name, value in given.items() if name in OPTIONS}),
+        config,
         host=host,
         port=port,
         shutdown_timeout=shutdown_timeout,

@@ -9,6 +9,7 @@ between processes on a CPU, by NCCL between GPUs. SGLang's tensor parallelism wo
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ import torch
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
-from yaie.engine.ranks import RankFailed, Ranks, before_leaving
+from yaie.engine.ranks import RankFailed, Ranks, follow, launched_ranks
 from yaie.engine.request import Request, RequestOutput, StepOutput
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
@@ -41,7 +42,6 @@ class ParallelEngine(Engine):
     def __init__(self, ranks: Ranks, *arguments: Any, **options: Any) -> None:
         self.ranks = ranks
         super().__init__(*arguments, **options)
-        before_leaving(self.runner.forget_graphs)
 
     def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
         """As `Engine.checked_params`, with a seed: the same on all ranks."""
@@ -98,25 +98,6 @@ class ParallelEngine(Engine):
         self.ranks.post(mirror, "step")
 
 
-class RankEngine(Engine):
-    """The engine of a process that is one of several ranks. Every rank gets the same requests and
-    draws for itself, so it needs the same seeds."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        before_leaving(self.runner.forget_graphs)
-
-    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
-        """As `Engine.checked_params`; a request that draws has to have a seed."""
-        params = super().checked_params(params, name)
-        if params.temperature > 0 and params.seed is None:
-            raise ValueError(
-                f"{name}.seed must be given where every rank of a group makes its own LLM and "
-                f"temperature is {params.temperature}: otherwise each would draw other tokens"
-            )
-        return params
-
-
 # ------------------------------------------------------------------------ the group
 
 
@@ -130,31 +111,34 @@ def together(
 ) -> Iterator[tuple[Ranks | None, Shard]]:
     """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
-    Yields the ranks that were started, to be closed in the end, and the part of the model that
-    this process holds. The ranks are None if the size is 1, or if this process is already one of a
-    group of that size, started here or by torchrun. If what follows fails, all ranks end.
+    Where torchrun has started that many processes, rank 0's call returns, and the others end with
+    its engine. Yields the other ranks, to be closed in the end, and the part of the model that this
+    process holds. The ranks are None if the size is 1, or if this process is one that was started
+    here. If what follows fails, all ranks end.
 
     Args:
         device: of this process.
         model, config, exercises: what `start_engine` was called with.
 
-    Raises ValueError if the model cannot be split like that, or if there are too few GPUs.
+    Raises ValueError if the model cannot be split like that, if there are too few GPUs, or if
+    torchrun has started another number of processes.
     """
     size = config.tensor_parallel_size
     Shard(0, size).check(model_config)
     if size == 1:
         yield None, WHOLE
         return
-    shard = own_shard()
-    if shard.size > 1 and not Ranks.joined_here:
-        if shard.size != size:
-            raise ValueError(
-                f"tensor_parallel_size must be {shard.size}, since this process is one of that "
-                f"many ranks already, got {size}"
-            )
-        yield None, shard
+    if Ranks.answering:
+        yield None, own_shard()
         return
-    _check_gpus(size, str(device))
+    if launched_ranks() not in (1, size):
+        raise ValueError(
+            f"tensor_parallel_size must be {launched_ranks()}, the number of processes that "
+            f"torchrun has started, got {size}"
+        )
+    if launched_ranks() > 1 and os.environ["RANK"] != "0":
+        follow(size, device.type, STEP_LIMIT)
+    _check_gpus(int(os.environ.get("LOCAL_WORLD_SIZE", size)), str(device))
     ranks = Ranks(size, device=device.type, joined=True, timeout=STEP_LIMIT)
     with end_on_error(ranks):
         # Every rank has a GPU of its own, and "cuda:0" is that of rank 0.

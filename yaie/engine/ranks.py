@@ -1,9 +1,10 @@
-"""Processes that compute together: the ranks of a group of torch.distributed, on one machine.
+"""Processes that compute together: the ranks of a group of torch.distributed.
 
-Each rank is a fresh Python process, whether this one is a script, a notebook or a server. It
-receives functions to call through a pipe, and sends tensors to the other ranks by gloo, or between
-GPUs by NCCL. When this process ends, however it ends, the pipes close and the ranks end. When a
-rank fails, or a call is interrupted, all ranks are ended and the error is raised here.
+Each rank is a fresh Python process, whether this one is a script, a notebook or a server; or all
+were started by torchrun, on one machine or several. It receives functions to call through a pipe,
+or a socket, and sends tensors to the other ranks by gloo, or between GPUs by NCCL. When this
+process ends, however it ends, the pipes close and the ranks end. When a rank fails, or a call is
+interrupted, all ranks are ended and the error is raised here.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import secrets
 import socket
 import struct
+import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Client, Connection, Listener, wait
 from pathlib import Path
 from threading import Thread
 from types import MethodType
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakMethod, ref
 
 import torch
@@ -31,10 +34,12 @@ from torch import distributed as dist
 from torch.distributed import distributed_c10d
 
 from yaie.engine.sending import Child, as_socket, pack
+from yaie.model.parallel import stop_waiting
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
 MOST_SHOWN = 2000  # characters of what a rank that failed has printed
+MEETING = "yaie"  # where torchrun's store says how rank 0 is reached
 
 
 class RankFailed(RuntimeError):
@@ -48,16 +53,17 @@ class Ranks:
 
     Args:
         device: "cpu", or "cuda" for a GPU each.
-        joined: make this process rank 0, so that only the others are started. Only one group can
-            be joined at a time.
+        joined: make this process rank 0, so that only the others are started; where torchrun has
+            started them, they `follow`. Only one group can be joined at a time.
         timeout: seconds that a call of `run`, or anything that the ranks send each other, may take,
             and that a full pipe may stay unread.
 
     Attributes:
-        joined_here: whether this process is rank 0 of a group that it started itself.
+        joined_here: whether this process is rank 0 of a group, and has made it itself.
+        answering: whether this process is a rank that does what another asks it to.
     """
 
-    joined_here = False
+    joined_here = answering = False
 
     def __init__(
         self, size: int, *, device: str = "cpu", joined: bool = False, timeout: float = 60.0
@@ -74,15 +80,20 @@ class Ranks:
         self._joined = joined
         self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
         meeting = str(Path(self._folder.name, "meeting"))
-        self._ranks = [
-            _Process(rank, timeout, (rank, size, device, meeting, timeout))
-            for rank in range(1 if joined else 0, size)
-        ]
         self._threads = torch.get_num_threads()
+        launched = joined and launched_ranks() > 1
+        if launched:
+            self._ranks = _meet_followers(size, device, timeout)
+        else:
+            self._ranks = [
+                _Process(rank, timeout, (rank, size, device, meeting, timeout))
+                for rank in range(1 if joined else 0, size)
+            ]
         with self._ended_on_error():
             self._collect(START_LIMIT)
             if joined:
-                _join(0, size, device, meeting, timeout)
+                if not launched:
+                    _join(0, size, device, meeting, timeout)
                 Ranks.joined_here = True
                 if device == "cuda":
                     pipes = [process.pipe for process in self._ranks]
@@ -241,6 +252,37 @@ class _Process(Child):
             self.printed = output.read().decode(errors="replace").strip()[-MOST_SHOWN:]
 
 
+class _Follower(_Process):
+    """A rank that torchrun has started: only the connection to it is this process's."""
+
+    printed = ""
+
+    def __init__(self, rank: int, timeout: float, pipe: Connection) -> None:
+        self.rank, self.pipe = rank, pipe
+        _limit_sends(pipe, timeout)
+        with as_socket(pipe) as end:  # else a message waits until the last one is acknowledged
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def end(self, patience: float) -> None:
+        """Let it end: torchrun waits for it."""
+        self.hang_up()
+
+    def ended(self) -> str:
+        """How the process ended."""
+        return "Its connection has ended; torchrun shows what it printed."
+
+
+def _meet_followers(size: int, device: str, timeout: float) -> list[_Process]:
+    """Join the group that torchrun has started; the other ranks connect to this one."""
+    _join(0, size, device, None, timeout)
+    key = secrets.token_bytes(32)
+    with Listener((os.environ["MASTER_ADDR"], 0), backlog=size, authkey=key) as listener:
+        place = f"{listener.address[0]} {listener.address[1]} {key.hex()}"
+        distributed_c10d._get_default_store().set(MEETING, place)
+        pipes = [listener.accept() for _ in range(1, size)]
+    return sorted((_Follower(p.recv(), timeout, p) for p in pipes), key=lambda one: one.rank)
+
+
 def _limit_sends(pipe: Connection, seconds: float) -> None:
     """Have writing to a full pipe raise BlockingIOError after this time without a reader."""
     limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
@@ -251,16 +293,39 @@ def _limit_sends(pipe: Connection, seconds: float) -> None:
 # ----------------------------------------------------------------------------- in every rank
 
 
-def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
-    """What a started rank does: call what it is asked to, until the pipe closes."""
-    pipe = Connection(handle)
+def _serve(handle: int, *group: Any) -> None:
+    """What a rank that this module has started does."""
+    _answer(Connection(handle), *group)
+
+
+def follow(size: int, device: str, timeout: float) -> NoReturn:
+    """What a rank that torchrun has started does, unless it is rank 0: all that rank 0 asks, until
+    that closes its `Ranks`. Then the process ends."""
+    rank = int(os.environ["RANK"])
+    _join(rank, size, device, None, timeout)
+    host, port, key = distributed_c10d._get_default_store().get(MEETING).decode().split()
+    pipe = Client((host, int(port)), authkey=bytes.fromhex(key))
+    pipe.send(rank)
+    _answer(pipe)
+    sys.exit()
+
+
+def launched_ranks() -> int:
+    """How many processes torchrun has started, this one among them; 1 if it has not."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def _answer(pipe: Connection, *group: Any) -> None:
+    """Join a group, unless that is done, and call what rank 0 asks for, until the pipe closes."""
+    Ranks.answering = True
     try:
         pipe.send_bytes(pickle.dumps((None, None)))
-        _join(rank, size, device, meeting, timeout)
+        if group:
+            _join(*group)
         while True:
             try:
                 message = pipe.recv_bytes()
-            except EOFError:
+            except (EOFError, ConnectionResetError):
                 break
             function, arguments, wants_result = pickle.loads(message)
             result = function(*arguments)
@@ -273,17 +338,17 @@ def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout
     _leave()
 
 
-def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
+def _join(rank: int, size: int, device: str, meeting: str | None, timeout: float) -> None:
     """Become a rank of the group whose members find each other through the file `meeting`, with an
-    equal share of this machine's threads."""
+    equal share of this machine's threads; or, without one, as torchrun's environment says."""
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":
-        place = torch.device("cuda", rank)
+        place = torch.device("cuda", rank if meeting else int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(place)
     dist.init_process_group(
         "nccl" if device == "cuda" else "gloo",
-        store=dist.FileStore(meeting, size),
+        store=dist.FileStore(meeting, size) if meeting else None,
         rank=rank,
         world_size=size,
         timeout=timedelta(seconds=timeout),
@@ -320,6 +385,7 @@ def _release() -> None:
 
 def _abort() -> None:
     if dist.is_initialized():
+        stop_waiting()
         _release()
         distributed_c10d._abort_process_group()
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import choose_device, choose_dtype, explain_shortage
 from yaie.engine.engine import Engine
-from yaie.engine.parallel import ParallelEngine, RankEngine, together
+from yaie.engine.parallel import ParallelEngine, together
 from yaie.engine.parts import Parts, chosen_parts
+from yaie.engine.ranks import before_leaving
 from yaie.engine.threads import return_freed_memory
 from yaie.model.config import ModelConfig
 from yaie.model.llama import STEP_OPERATORS
@@ -47,9 +48,10 @@ def start_engine(
             llama = load_model(folder, dtype, device, backends, shard)
         arguments = (llama, Tokenizer(folder), config, parts)
         return_freed_memory()
-        if ranks is not None:
-            return ParallelEngine(ranks, *arguments)
-        return (Engine if shard.size == 1 else RankEngine)(*arguments)
+        engine = Engine(*arguments) if ranks is None else ParallelEngine(ranks, *arguments)
+        if shard.size > 1:
+            before_leaving(engine.runner.forget_graphs)
+        return engine
 
 
 def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
