@@ -31,6 +31,20 @@ needs_interpreter = pytest.mark.skipif(not can_watch(), reason="kernels are comp
 pytestmark = pytest.mark.usefixtures("folders")
 
 
+@needs_interpreter
+def test_checks_of_other_exercises_do_not_keep_triton_from_its_interpreter() -> None:
+    """As in `yaie check all`: PyTorch's counter of FLOPs, which 08.1 asks, imports Triton."""
+    code = """
+from yaie.course.core import exercise, judge
+from yaie.course.core.manifest import find
+list(find("08.1").cases())
+found = find("12.3")
+assert judge.first_failure(found, exercise.load_reference(found)) is None
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
 def verdict(old: str, new: str) -> Verdict:
     """Of the solution with one piece of it replaced."""
     assert old in SOLVED

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+
+from yaie.ops.interpreter import choose_interpreter
 
 
 def cost_of(call: Callable[[], Any]) -> tuple[Any, list[int], int]:
@@ -16,6 +17,9 @@ def cost_of(call: Callable[[], Any]) -> tuple[Any, list[int], int]:
 
     FLOPs are the multiplications and additions of matrix products.
     """
+    choose_interpreter()  # the next line imports Triton
+    from torch.utils.flop_counter import flop_registry
+
     largest, flops = [0], 0
 
     class Watch(TorchDispatchMode):

@@ -4,14 +4,17 @@
 
 A working set is read, or copied from one half to the other, again and again. As long as it fits in
 a cache, memory is not asked. On a GPU one launch goes over it many times, since a launch alone
-takes as long as reading 10 MiB; of a few shapes of the launch the fastest counts.
+takes as long as reading 10 MiB; of a few shapes of the launch the fastest counts. On a CPU one core
+reads, and its own time counts, whatever else runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,31 @@ def measure(
         if size % (64 << 10) or size <= 0:
             raise ValueError(f"sizes must be multiples of 64 KiB, got {size}")
     on_gpu = device.type == "cuda"
-    clock = clock or (CudaClock(device, warm=True) if on_gpu else CpuClock(warm=True))
+    clock = clock or (
+        CudaClock(device, warm=True) if on_gpu else CpuClock(warm=True, now=time.thread_time)
+    )
+    with nullcontext() if on_gpu else one_core():
+        return _measured(device, sizes, clock, save)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """One thread of torch: the nearest caches belong to one core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _measured(
+    device: torch.device,
+    sizes: Sequence[int],
+    clock: Clock,
+    save: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    on_gpu = device.type == "cuda"
     record = head(device) | {"rows": []}
     for size in reversed(sizes):  # the largest first, which the others are compared with
         bits = torch.Generator(device).manual_seed(size)

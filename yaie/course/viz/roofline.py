@@ -174,6 +174,11 @@ class _Plot:
             text = f"{_number(roof.bandwidth / 1e9)} GB/s"
             turned = {"rotation": angle, "rotation_mode": "anchor"}
             page.put(x - 0.12, y - 0.16, text, ha="center", **turned)
+            along, half = math.radians(angle), style.text_width(text) / 2
+            for i in range(-4, 5):  # labels keep off it
+                dx, dy = (i / 4 * half * f(along) for f in (math.cos, math.sin))
+                near = (x - 0.12 + dx, y - 0.18 - dy)
+                self.taken.append((near[0] - 0.06, near[1] - 0.08, near[0] + 0.06, near[1] + 0.08))
             page.plot([xs[1]] * 2, [ys[1], TOP + HEIGHT], color=FAINT, lw=1.0, ls=":")
             text = f"ridge: {_number(ridge)} operations per byte"
             self._write(xs[1] + 0.06, TOP + HEIGHT - 0.12, text, MUTED, "left")

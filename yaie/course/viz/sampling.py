@@ -178,7 +178,10 @@ def _draw_bar(grid: Grid, row: float, p: float, old: float, scale: float) -> Non
         label = f"{p:.3f}".lstrip("0") if p < 1 else "1"
         look = {"color": style.MUTED, "ha": "left", "path_effects": HALO}
         if end + style.text_width(label, 7) > grid.x(scale):
-            end, look = grid.x(length) - 0.05, {"color": style.PAPER, "ha": "right"}
+            end, look = grid.x(length), {"color": style.PAPER, "ha": "right"}
+            if end - 0.1 - style.text_width(label, 7) < grid.x(outline) < end:
+                end = grid.x(outline)  # left of the outline, which would strike it through
+            end -= 0.05
         grid.ax.put(end, grid.middle(row), label, 7, zorder=6, **look)
 
 
