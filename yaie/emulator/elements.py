@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from yaie.emulator import runtime
 from yaie.emulator.lines import Place
@@ -63,7 +64,7 @@ def _element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -
         return f"{name}[{raw.offset // memory.item}]"
     if runtime.MEMORIES[raw.memory] == "shared":
         numbers = _constants(source)
-        declared = list(_declared(hide(source)))
+        declared = _declared(source)
         if raw.range == DYNAMIC:
             found = {(kind, given) for dynamic, kind, given, _ in declared if dynamic}
             if len(found) == 1:
@@ -79,13 +80,17 @@ def _element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -
     return f"byte {raw.offset:,} of {name}"
 
 
-def _declared(source: str) -> Iterator[tuple[bool, str, str, list[str]]]:
+@lru_cache(maxsize=32)  # all findings of a source ask for these
+def _declared(source: str) -> list[tuple[bool, str, str, list[str]]]:
     """Of each `__shared__` variable: whether it is dynamic, its type, name and bounds."""
-    for match in _SHARED.finditer(source):
+    found = []
+    for match in _SHARED.finditer(hide(source)):
         text = re.sub(r"\bvolatile\b|\bstatic\b", "", match["rest"])
         for kind, name, bounds in declared_variables(text):
             last = kind.split()[-1] if kind.strip() else ""
-            yield bool(match["extern"]), last, name, re.findall(r"\[([^\]]*)\]", bounds)
+            sizes = re.findall(r"\[([^\]]*)\]", bounds)
+            found.append((bool(match["extern"]), last, name, sizes))
+    return found
 
 
 def _index(
@@ -110,6 +115,7 @@ def _index(
     return ""
 
 
+@lru_cache(maxsize=32)
 def _constants(source: str) -> dict[str, int]:
     """The whole numbers that a file gives a name: `constexpr int TILE = 32;`."""
     found: dict[str, int] = {}
