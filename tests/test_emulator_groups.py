@@ -50,6 +50,18 @@ def test_the_lanes_of_a_branch(groups):
     assert out[4, 10:].tolist() == [0, *accumulate(lanes[:-1])]
 
 
+def test_the_partitions_of_a_warp(groups):
+    out = torch.full((5, 64), -1, dtype=INT)
+    groups.run_partitions(out)
+    lanes = [t % 32 for t in range(64)]
+    alike = [[u for u in range(t - t % 32, t - t % 32 + 32) if u % 3 == t % 3] for t in range(64)]
+    assert out[0].tolist() == [lane // 4 * 100 + 8 for lane in lanes]
+    assert out[1].tolist() == [100 * len(a) + a.index(t) for t, a in enumerate(alike)]
+    assert out[2].tolist() == [1000 + n if n < 10 else 2200 + n - 10 for n in lanes]
+    assert out[3].tolist() == [(3 if t // 2 % 2 == 0 else 12) * 100 + 151 for t in range(64)]
+    assert out[4].tolist() == [a.index(t) % 2 for t, a in enumerate(alike)]
+
+
 @pytest.mark.parametrize("size", [1, 4, 8, 32])
 def test_a_group_whose_size_is_known_at_run_time(groups, size):
     out = torch.full((65,), -1, dtype=INT)

@@ -247,8 +247,12 @@ __global__ void f(float* out) {
 def test_a_pipeline_of_stages(checked):
     module = module_of("pipeline", checked)
     x, out = torch.arange(320.0), torch.zeros(64)
-    module.run_staged(x, out, 320)
-    assert torch.equal(out, x.view(5, 64).sum(0).flip(0))
+    for run in (module.run_staged, module.run_together):
+        run(x, out.zero_(), 320)
+        assert torch.equal(out, x.view(5, 64).sum(0).flip(0))
+        assert clean(module), module.report
+    module.run_divided(x, out, 320)
+    assert torch.equal(out[:32], x.view(10, 32).sum(0).flip(0))
     assert clean(module), module.report
 
 

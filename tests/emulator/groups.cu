@@ -32,6 +32,19 @@ __global__ void branches(int* out) {
     }
 }
 
+__global__ void partitions(int* out) {
+    int t = threadIdx.x, same;
+    auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+    auto four = cg::tiled_partition<4>(warp);
+    cg::coalesced_group third = cg::labeled_partition(warp, t % 3);
+    cg::coalesced_group side = cg::binary_partition(warp, t % 32 < 10);
+    out[t] = four.meta_group_rank() * 100 + four.meta_group_size();
+    out[64 + t] = third.size() * 100 + third.thread_rank();
+    out[128 + t] = side.size() * 100 + side.thread_rank();
+    out[192 + t] = four.match_any(t / 2 % 2) * 100 + four.match_all(t / 4, same) * 10 + same;
+    out[256 + t] = cg::tiled_partition(third, 2).thread_rank();
+}
+
 __device__ int sum_of(cg::thread_group group, int* scratch, int value) {
     unsigned rank = group.thread_rank();
     for (unsigned half = group.size() / 2; half > 0; half /= 2) {
@@ -63,6 +76,8 @@ __global__ void scans(const int* x, int* out) {
 __global__ void reverse(const int* x, int* out, int n) {
     extern __shared__ int staged[];
     auto block = cg::this_thread_block();
+    cg::memcpy_async(block, staged, n + 1, x, n);  // by elements: as many as both have
+    cg::wait(block);
     cg::memcpy_async(block, staged, x, n * sizeof(int));
     cg::wait(block);
     for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = staged[n - 1 - i];
@@ -74,6 +89,10 @@ extern "C" cudaError_t run_compact(const int* x, int* counter, int* kept, int n,
 }
 extern "C" cudaError_t run_branches(int* out, cudaStream_t s) {
     branches<<<1, 32, 0, s>>>(out);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t run_partitions(int* out, cudaStream_t s) {
+    partitions<<<1, 64, 0, s>>>(out);
     return cudaGetLastError();
 }
 extern "C" cudaError_t run_any_group(int* out, int size, cudaStream_t s) {

@@ -271,6 +271,7 @@ _ERRORS = {
     217: "cudaErrorPeerAccessUnsupported",
     222: "cudaErrorUnsupportedPtxVersion",
     400: "cudaErrorInvalidResourceHandle",
+    600: "cudaErrorNotReady",
     700: "cudaErrorIllegalAddress",
     701: "cudaErrorLaunchOutOfResources",
     702: "cudaErrorLaunchTimeout",
@@ -283,6 +284,7 @@ _ERRORS = {
     720: "cudaErrorCooperativeLaunchTooLarge",
     801: "cudaErrorNotSupported",
     912: "cudaErrorInvalidClusterSize",
+    999: "cudaErrorUnknown",
 }
 
 

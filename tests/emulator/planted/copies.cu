@@ -169,3 +169,29 @@ __global__ void k(const float* x, float* out) {
     if (threadIdx.x >= 32) out[lane] = sum;
 }
 RUN k<<<1, 64, 0, stream>>>(x, out);
+
+//: stages
+// A pipeline of the whole thread block: two stages, filled by all threads.
+//= (out[:32] == x[:96].view(3, 32).sum(0).flip(0)).all()
+__global__ void k(const float* x, float* out) {
+    __shared__ float tile[2][32];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    auto block = cg::this_thread_block();
+    auto pipe = cuda::make_pipeline(block, &state);
+    float sum = 0;
+    for (int part = 0, next = 0; part < 3; ++part) {
+        for (; next < 3 && next < part + 2; ++next) {
+            pipe.producer_acquire();  // @acquire
+            //! race|pending_copy @copy @read:
+            cuda::memcpy_async(block, tile[next % 2], x + next * 32, 128, pipe);  // @copy
+            pipe.producer_commit();
+        }
+        pipe.consumer_wait();
+        //! race|pending_copy @read:
+        sum += tile[part % 2][31 - threadIdx.x];  // @read
+        pipe.consumer_release();
+        //! deadlock @acquire:
+    }
+    out[threadIdx.x] = sum;
+}
+RUN k<<<1, 32, 0, stream>>>(x, out);

@@ -316,3 +316,21 @@ __global__ void both(const float* x, float* out) {
 }
 RUN k<<<1, 32, 0, stream>>>(x, out + 32, 1); k<<<1, 32, 0, stream>>>(out + 32, out + 64, 1); k<<<1, 32, 0, stream>>>(out + 64, out, 2);
 //! race @both: both<<<1, 32, 0, stream>>>(x, out);
+
+//: two_words
+// The loop of atomicCAS for two words, which are both read first.
+//= out[0] == 64 and out[1] == 128
+__device__ void raise(int* word, int seen, float by) {
+    for (int expected = seen + 1; seen != expected;) {
+        expected = seen;
+        seen = atomicCAS(word, expected, __float_as_int(__int_as_float(expected) + by));
+    }
+}
+__global__ void k(float* out) {
+    int* words = (int*)out;
+    int one = words[0], two = words[1];  // @read
+    raise(&words[0], one, 1);
+    raise(&words[1], two, 2);
+    //! race @read: if (threadIdx.x) raise(&words[1], two, 2);
+}
+RUN k<<<2, 32, 0, stream>>>(out);

@@ -74,8 +74,12 @@ class thread_block_tile {
 
     static unsigned int rank_in_block() { return thread_block().thread_rank(); }
     static unsigned int first_lane() { return rank_in_block() % 32 / Size * Size; }
+    static unsigned int own(unsigned int lanes) { return (lanes & mask()) >> first_lane(); }
 
   public:
+    thread_block_tile() = default;
+    template <class Other>
+    thread_block_tile(const thread_block_tile<Size, Other>&) {}
     static unsigned int mask() {
         return (Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1u) << first_lane();
     }
@@ -84,8 +88,8 @@ class thread_block_tile {
     static constexpr unsigned int size() { return Size; }
     static constexpr unsigned int num_threads() { return Size; }
     unsigned int thread_rank() const { return rank_in_block() % Size; }
-    unsigned int meta_group_rank() const { return rank_in_block() / Size; }
-    unsigned int meta_group_size() const { return (thread_block().size() + Size - 1) / Size; }
+    unsigned int meta_group_rank() const { return Parent().thread_rank() / Size; }
+    unsigned int meta_group_size() const { return (Parent().size() + Size - 1) / Size; }
 
     template <class T>
     EMULATOR_INLINE T shfl(T value, int lane) const {
@@ -105,8 +109,14 @@ class thread_block_tile {
     }
     EMULATOR_INLINE int any(int p) const { return __any_sync(mask(), p); }
     EMULATOR_INLINE int all(int p) const { return __all_sync(mask(), p); }
-    EMULATOR_INLINE unsigned int ballot(int p) const {
-        return __ballot_sync(mask(), p) >> first_lane();
+    EMULATOR_INLINE unsigned int ballot(int p) const { return own(__ballot_sync(mask(), p)); }
+    template <class T>
+    EMULATOR_INLINE unsigned int match_any(T value) const {
+        return own(__match_any_sync(mask(), value));
+    }
+    template <class T>
+    EMULATOR_INLINE unsigned int match_all(T value, int& all_equal) const {
+        return own(__match_all_sync(mask(), value, &all_equal));
     }
 };
 
@@ -167,6 +177,16 @@ class coalesced_group {
 };
 
 EMULATOR_INLINE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+
+// The lanes of a group that pass the same label.
+template <class Group, class Label>
+EMULATOR_INLINE coalesced_group labeled_partition(const Group& group, Label label) {
+    return coalesced_group(__match_any_sync(group.mask(), label));
+}
+template <class Group>
+EMULATOR_INLINE coalesced_group binary_partition(const Group& group, bool side) {
+    return labeled_partition(group, (int)side);
+}
 
 // A thread block, or part of a warp, by a type that does not say which.
 class thread_group {

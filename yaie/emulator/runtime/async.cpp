@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "boxes.h"
@@ -118,8 +119,13 @@ void Async::issue(Flight flight) {
     if (core_.attention) core_.attend(flights_.empty() ? nullptr : flights_.back().site);
 }
 
-// An operation that a group completes stays until it is waited for.
+// An operation that a group completes stays until it is waited for. Where an mbarrier waits for the copies
+// of a thread, one that waits for fewer of them comes first.
 void Async::land_at(size_t index) {
+    auto is_earlier = [&, last = index](const Flight& one) {
+        return !one.moves() && !flights_[last].moves() && one.by == flights_[last].by;
+    };
+    index = std::find_if(flights_.begin(), flights_.begin() + index, is_earlier) - flights_.begin();
     land(flights_[index]);
     if (flights_[index].mbarrier) flights_.erase(flights_.begin() + index);
 }

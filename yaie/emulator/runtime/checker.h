@@ -116,7 +116,6 @@ class Checker final : public Observer {
     bool loses_update(uint32_t thread, uintptr_t address, const Stamp& last, Access kind,
                       Manner manner);
     void settle_store();
-    void settle_load(uint32_t thread);
     void settle_all();
     void forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address, size_t size);
     Shadow::Cells cells_of(const Range& range, uintptr_t address, size_t size) const;
@@ -211,7 +210,7 @@ class Checker final : public Observer {
     std::vector<uint64_t> teams_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
     Doubt stored_;                // the latest store, which has not happened yet
-    std::vector<Doubt> loaded_;   // per thread
+    std::vector<std::vector<Doubt>> loaded_;  // per thread
     bool any_loaded_ = false;
     std::vector<Update> updates_;  // per thread
     std::vector<std::vector<Unset>> unset_;  // per thread

@@ -35,6 +35,8 @@ void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order) {
 
 namespace {
 
+constexpr size_t most_open = 8;  // loads of a thread, each of which an atomicCAS may follow
+
 Touch touch_of(Access kind, Manner manner, bool fenced) {
     if (manner == Manner::copying || manner == Manner::bulk) return Touch::in_flight;
     if (manner != Manner::is_volatile) return (Touch)kind;
@@ -210,6 +212,12 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         stored_.finding.says("lost");
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
     }
+    // One of a load and an atomic operation that meet, if an atomicCAS of its thread may follow.
+    auto plain_load = [&](const Stamp& one, const Stamp& other) -> const Stamp* {
+        if (other.touch() == Touch::load && one.touch() == Touch::atomic && !by_agent) return &other;
+        const bool present = one.block == next_block_ && one.thread < core.slots;
+        return one.touch() == Touch::load && other.touch() == Touch::atomic && present ? &one : nullptr;
+    };
     const Stamp& earlier = conflict.earlier;
     const bool pending = conflict.found && earlier.block == next_block_ &&
                          (earlier.touch() == Touch::in_flight || earlier.thread >= first_agent);
@@ -225,9 +233,13 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     if (again && size <= sizeof(stored_.before)) {
         stored_ = {true, address, size, {}, finding};
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
-    } else if (touch == Touch::load && !by_agent && earlier.touch() == Touch::atomic) {
-        settle_load(me.linear);
-        loaded_[me.linear] = {true, address, size, {}, finding};
+    } else if (const Stamp* load = plain_load(earlier, now)) {
+        auto& open = loaded_[load->thread];
+        for (const Doubt& doubt : open) {
+            if (doubt.address == address) return;
+        }
+        if (open.size() == most_open) add(open[0].finding), open.erase(open.begin());
+        open.push_back({true, address, size, {}, finding});
         any_loaded_ = true;
     } else {
         add(finding);
@@ -262,14 +274,12 @@ void Checker::settle_store() {
     add(stored_.finding);
 }
 
-void Checker::settle_load(uint32_t thread) {
-    if (loaded_[thread].open) add(loaded_[thread].finding);
-    loaded_[thread].open = false;
-}
-
 void Checker::settle_all() {
     if (stored_.open) settle_store();
-    for (uint32_t thread = 0; any_loaded_ && thread < loaded_.size(); ++thread) settle_load(thread);
+    for (uint32_t thread = 0; any_loaded_ && thread < loaded_.size(); ++thread) {
+        for (const Doubt& doubt : loaded_[thread]) add(doubt.finding);
+        loaded_[thread].clear();
+    }
     any_loaded_ = false;
     for (uint32_t thread = 0; any_unset_ && thread < own_.size(); ++thread) settle_own(thread);
 }
@@ -278,10 +288,11 @@ void Checker::settle_all() {
 // comparison fails, so the load needs no order. NVIDIA's guide shows the loop.
 void Checker::forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address,
                            size_t size) {
-    Doubt& doubt = loaded_[thread];
-    if (doubt.open && doubt.address < address + size && address < doubt.address + doubt.size) {
-        doubt.open = false;
-    }
+    auto& open = loaded_[thread];
+    auto is_meant = [=](const Doubt& doubt) {
+        return doubt.address < address + size && address < doubt.address + doubt.size;
+    };
+    open.erase(std::remove_if(open.begin(), open.end(), is_meant), open.end());
     for (size_t i = 0; i < cells.count; ++i) {
         for (Stamp* stamp : {&cells.first[i].reader, &cells.first[i].other_reader}) {
             if (stamp->block == next_block_ && stamp->thread == thread) *stamp = Stamp();

@@ -12,6 +12,13 @@ EMULATOR_INLINE void memcpy_async(const Group& group, To* to, const From* from, 
     __pipeline_commit();
 }
 
+// As many elements as both layouts have, by number.
+template <class Group, class T>
+EMULATOR_INLINE void memcpy_async(const Group& group, T* to, size_t to_count, const T* from,
+                                  size_t from_count) {
+    memcpy_async(group, to, from, sizeof(T) * (to_count < from_count ? to_count : from_count));
+}
+
 template <unsigned int Stages, class Group>
 EMULATOR_INLINE void wait_prior(const Group& group) {
     __pipeline_wait_prior(Stages);

@@ -13,6 +13,7 @@
     each(cudaErrorMemoryAllocation, 2)                                                        \
     each(cudaErrorInvalidConfiguration, 9)                                                    \
     each(cudaErrorInvalidDevicePointer, 17)                                                   \
+    each(cudaErrorNotReady, 600)                                                              \
     each(cudaErrorIllegalAddress, 700)                                                        \
     each(cudaErrorLaunchTimeout, 702)                                                         \
     each(cudaErrorAssert, 710)                                                                \
@@ -20,7 +21,8 @@
     each(cudaErrorLaunchFailure, 719)                                                         \
     each(cudaErrorCooperativeLaunchTooLarge, 720)                                             \
     each(cudaErrorNotSupported, 801)                                                          \
-    each(cudaErrorInvalidClusterSize, 912)
+    each(cudaErrorInvalidClusterSize, 912)                                                    \
+    each(cudaErrorUnknown, 999)
 #define EMULATOR_NUMBERED(name, number, ...) name = number,
 typedef enum cudaError { EMULATOR_ERRORS(EMULATOR_NUMBERED) } cudaError_t;
 
@@ -158,6 +160,10 @@ template <class T>
 cudaError_t cudaHostAlloc(T** pointer, size_t bytes, unsigned) {
     return cudaMallocManaged(pointer, bytes);
 }
+template <class T>
+cudaError_t cudaHostGetDevicePointer(T** pointer, void* on_host, unsigned) {
+    return *pointer = (T*)on_host, cudaSuccess;
+}
 inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -287,10 +293,13 @@ typedef struct CUevent_st {
 }* cudaEvent_t;
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
-enum { cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0 };
+enum { cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
 
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return *stream = nullptr, cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+    return cudaStreamCreate(stream);
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
     return cudaStreamCreate(stream);
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
