@@ -215,14 +215,14 @@ def thread_blocks_per_sm(
     ):
         return 0
     warps = -(-threads // WARP)
-    registers_a_warp = round_up(WARP * registers, sm.register_unit)
-    warps_with_registers = sm.partitions * (sm.registers // sm.partitions // registers_a_warp)
-    shared_a_block = round_up(shared_bytes + sm.reserved_shared, sm.shared_unit)
+    registers_per_warp = round_up(WARP * registers, sm.register_unit)
+    warps_with_registers = sm.partitions * (sm.registers // sm.partitions // registers_per_warp)
+    shared_per_block = round_up(shared_bytes + sm.reserved_shared, sm.shared_unit)
     return min(
         sm.threads // (WARP * warps),
         sm.thread_blocks,
         warps_with_registers // warps,
-        sm.shared_bytes // max(shared_a_block, 1),
+        sm.shared_bytes // max(shared_per_block, 1),
     )
 
 
