@@ -5,14 +5,14 @@
 // Computes  x = the sum of all ranks' x, in float32, rank 0's first, rounded once: every rank gets
 //           the same bits. All ranks launch it together, with the same count.
 // Shapes    x [count]: float32, float16 or bfloat16; whole chunks of 16 bytes, at most MOST_BYTES
-// Owns      each thread: chunks of 16 bytes, as many apart as there are threads in the grid: it sends
-//           them, and adds up what has come in their place
+// Owns      each thread: chunks of 16 bytes, as many apart as there are threads in the grid. It
+//           sends them, and adds up what has come in their place.
 // Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x
 // Oracle    sums in the same order, equal in every bit, in tests/test_peers.py
 // Idea      a ring all-reduce takes 2 × (ranks - 1) messages one after the other. A small x is a
-//           matter of latency, so each rank sends all of it to everybody, in one message.
+//           matter of latency, so each rank sends all of it to all others, in one message.
 //           - A flag says that a part has arrived. It is stored with release and read with acquire
-//             semantics, at the scope of the system: whoever sees it also sees the part.
+//             semantics, at the scope of the system: a thread that sees it also sees the part.
 //           - A flag holds the number of the launch, counted in device memory, so flags are never
 //             cleared, and a CUDA graph, whose arguments are fixed, sends a new one each time.
 //           - There are two sets of parts, for launches of even and odd numbers, so no rank has to
@@ -97,7 +97,8 @@ static __device__ void all_reduce(T* x, const Memories& memories, int count, int
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    all_reduce_of_a_rank(T* x, const __grid_constant__ Memories memories, int count, int rank, int ranks) {
+    all_reduce_of_a_rank(T* x, const __grid_constant__ Memories memories, int count, int rank,
+                         int ranks) {
     all_reduce(x, memories, count, rank, ranks);
 }
 
