@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 FEATURES, ARITHMETIC = (
     Path(__file__).parent / "emulator" / f"{name}.cu" for name in ("features", "arithmetic")
 )
+INCLUDE = re.compile(r"^#include .*", re.M)
 KERNEL = re.compile(
     r"^// (<<<.*)>>>\n__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)", re.M
 )
@@ -20,6 +22,16 @@ def launcher(name: str, parameters: str, body: str) -> str:
         f'extern "C" cudaError_t {name}({parameters}) {{\n'
         f"{body}\n    return cudaGetLastError();\n}}\n"
     )
+
+
+def together(paths: Iterable[Path]) -> str:
+    """Files as one source, each in a namespace of its own below the headers of all of them."""
+    texts = {path: path.read_text() for path in paths}
+    headers = dict.fromkeys(line for text in texts.values() for line in INCLUDE.findall(text))
+    spaces = [
+        f'namespace {path.stem}_ {{\n#line 1 "{path}"\n{text}\n}}' for path, text in texts.items()
+    ]
+    return "\n".join([*headers, *spaces])
 
 
 def with_launchers(text: str) -> str:
