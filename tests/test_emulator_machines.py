@@ -37,6 +37,12 @@ def test_clang_compiles_every_kernel_of_the_course():
     assert not {path.name: text for path, text in found.items() if text}
 
 
+@pytest.fixture(scope="module")
+def clang_cache(tmp_path_factory):
+    """What clang++ has built, once for both tests."""
+    return tmp_path_factory.mktemp("clang")
+
+
 @needs_clang
 @pytest.mark.parametrize(
     ("files", "wanted"),
@@ -46,20 +52,20 @@ def test_clang_compiles_every_kernel_of_the_course():
     ],
     ids=["values", "faults"],
 )
-def test_the_same_is_found_with_clang(tmp_path, files, wanted):
+def test_the_same_is_found_with_clang(clang_cache, files, wanted):
     """The emulator's own tests, with clang++ as the compiler."""
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
     command += ["-p", "no:nbval", "-p", "no:schemathesis", *wanted]
     run = subprocess.run(
         [*command, *(str(TESTS / f"test_{name}.py") for name in files)],
-        env={**os.environ, "CXX": CLANG, "YAIE_CACHE": str(tmp_path)},
+        env={**os.environ, "CXX": CLANG, "YAIE_CACHE": str(clang_cache)},
         capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:]
 
 
 @pytest.fixture
-def fresh(monkeypatch, tmp_path):
+def fresh():
     """What is known of the compiler, forgotten before and after."""
     known = (build.compiler, build.compiler_version, build.build_runtime, build.precompile)
     known = (*known, build._prelude)
@@ -69,7 +75,6 @@ def fresh(monkeypatch, tmp_path):
             function.cache_clear()
 
     forget()
-    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
     yield
     forget()
 
@@ -79,6 +84,7 @@ def test_stacks_waits_and_signals(machine, fresh, monkeypatch, tmp_path):
     start = []
     if machine == "arm64":
         monkeypatch.setenv("CXX", ARM)
+        monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
         start = [QEMU, "-L", "/usr/aarch64-linux-gnu"]
     source, driver = TESTS / "emulator" / "portable.cu", tmp_path / "driver"
     libraries = [build.build_runtime(part) for part in build.PARTS]

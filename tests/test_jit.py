@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from yaie.build import ahead, cache, jit, nvcc
 from yaie.build.jit import CompileError, KernelError
 from yaie.emulator import launch
-from yaie.emulator.build import compiler
+from yaie.emulator.build import build_runtime, compiler
 
 SETUP = run_path(str(nvcc.CSRC / "setup.py"))  # what builds ahead of time
 SOURCE = """#include <cuda_runtime.h>
@@ -45,7 +45,8 @@ extern "C" cudaError_t scale_f32(const float* x, float* out, int n, cudaStream_t
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    """An empty cache, and nothing remembered of the usual one."""
+    """An empty cache, and nothing remembered of the usual one but what all kernels share."""
+    build_runtime("core")
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jit, "_loaded", {})
     return tmp_path / "cache"
@@ -224,6 +225,10 @@ def compiler_that(tmp_path: Path, does: str) -> str:
 
 
 def child(path: Path, **environment: str) -> subprocess.Popen:
+    """A process that runs a kernel; its cache has what all kernels share, which takes long."""
+    folder = cache.cache_root() / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(build_runtime("core"), folder)
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, str(path)],
         env={**os.environ, **environment},
