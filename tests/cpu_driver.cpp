@@ -3,10 +3,26 @@
 #include <cstdlib>
 
 #include "attention.h"
+#include "nibbles.h"
 
 static float drawn() { return (rand() % 2001 - 1000) / 1000.0f; }
 
 static bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * (1.0 + std::abs(b)); }
+
+// x becomes what its 8 bits stand for. Returns whether that is half a step away at most.
+static bool round_all(float* x, int64_t count) {
+    bool right = true;
+    for (int64_t at = 0; at < count; at += 32) {
+        Rounded group;
+        round_row(x + at, 32, &group);
+        for (int i = 0; i < 32; ++i) {
+            float number = group.x[i] * group.scale;
+            right &= std::abs(number - x[at + i]) <= 0.5001f * group.scale;
+            x[at + i] = number;
+        }
+    }
+    return right;
+}
 
 template <class F>
 static void product_of(const char* name) {
@@ -19,12 +35,13 @@ static void product_of(const char* name) {
             for (size_t i = 0; i < weights.size(); i += 4) *(float*)&weights[i] = drawn();
         Room x_room, room;
         float* x = x_room.floats(tokens * size);
-        for (int64_t i = 0; i < tokens * size; ++i) x[i] = drawn();
+        for (int64_t i = 0; i < tokens * size; ++i) x[i] = i % size < 32 ? 0.0f : drawn();
+        Multiplier multiplier(x, size, room);
         std::vector<float> out(tokens * PANEL), wide(size);
         Part part{weights.data(), rows, F::KIND};
         for (int64_t panel = 0; panel < panels(rows); ++panel) {
-            int64_t count = multiply_panel(part, panel, x, size, tokens, size, out.data(),
-                                           room.floats(PANEL * size));
+            int64_t count = multiplier.panel(part, panel, 0, tokens, out.data());
+            if (part.in_groups() && panel == 0) right &= round_all(x, tokens * size);
             for (int64_t r = 0; r < count; ++r) {
                 widen<F>(weights.data() + (panel * PANEL + r) * stride, size, wide.data());
                 for (int64_t t = 0; t < tokens; ++t) {

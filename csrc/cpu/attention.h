@@ -11,7 +11,6 @@
 //           are merged in order: so the bits do not depend on what else is in the batch.
 #pragma once
 #include <cmath>
-#include <vector>
 
 #include "product.h"
 
@@ -79,17 +78,6 @@ static void weigh_rows(const float* weights, const uint8_t* const* values, int64
     for (; v < vectors; ++v)
         weigh<F, M, 1>(weights, values, count, v, sums + v * LANES, head_dim);
 }
-
-// Memory of one thread for its piece.
-struct Room {
-    std::vector<float> memory;
-    // `count` floats, aligned as Floats.
-    float* floats(int64_t count) {
-        if ((int64_t)memory.size() < count + LANES) memory.resize(count + LANES);
-        uintptr_t at = (uintptr_t)memory.data(), size = sizeof(Floats);
-        return (float*)((at + size - 1) / size * size);
-    }
-};
 
 template <class F>
 static void attend(const Attention& a, float scale, const Piece& p, float* states, Room& room) {

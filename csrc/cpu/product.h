@@ -12,12 +12,25 @@
 //           processor foresees: each iteration asks for the bytes that come AHEAD.
 #pragma once
 #include <algorithm>
+#include <type_traits>
+#include <vector>
 
 #include "lanes.h"
 
 constexpr int PANEL = 32, TOKENS = 128;
 constexpr int MOST = REGISTERS == 32 ? 6 : 2;  // tokens in a tile: all sums stay in registers
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
+
+// Memory of one thread for its piece.
+struct Room {
+    std::vector<float> memory;
+    // `count` floats, aligned as Floats.
+    float* floats(int64_t count) {
+        if ((int64_t)memory.size() < count + LANES) memory.resize(count + LANES);
+        uintptr_t at = (uintptr_t)memory.data(), size = sizeof(Floats);
+        return (float*)((at + size - 1) / size * size);
+    }
+};
 
 // M tokens by rows of weights, `stride` bytes apart, four at a time.
 template <class F, int M>
@@ -47,10 +60,19 @@ static void strip(const uint8_t* weights, size_t stride, int64_t rows, const flo
     }
 }
 
-template <class F, int M, class... Arguments>
-static void strip_of(int64_t m, Arguments... arguments) {
-    if (m == M) strip<F, M>(arguments...);
-    else if constexpr (M > 1) strip_of<F, M - 1>(m, arguments...);
+// All tokens in tiles of at most M: calls `tile(t, a constant: how many tokens it has)`.
+template <int M, class Tile>
+static inline void tile_of(int64_t m, int64_t t, Tile tile) {
+    if (m == M) tile(t, std::integral_constant<int, M>());
+    else if constexpr (M > 1) tile_of<M - 1>(m, t, tile);
+}
+template <int M, class Tile>
+static inline void each_tile(int64_t tokens, Tile tile) {
+    for (int64_t t = 0, m; t < tokens; t += m) {
+        int64_t left = tokens - t, tiles = (left + M - 1) / M;
+        m = (left + tiles - 1) / tiles;  // 8 tokens are 4 and 4, not 6 and 2
+        tile_of<M>(m, t, tile);
+    }
 }
 
 // All tokens by `rows` rows of weights; `scratch` holds rows × size floats, aligned as Floats.
@@ -69,36 +91,8 @@ static void multiply(const uint8_t* weights, size_t stride, int64_t rows, const 
                       out_stride, scratch);
         return;
     }
-    for (int64_t t = 0, m; t < tokens; t += m) {
-        int64_t left = tokens - t, strips = (left + MOST - 1) / MOST;
-        m = (left + strips - 1) / strips;  // 8 tokens are 4 and 4, not 6 and 2
-        strip_of<F, MOST>(m, weights, stride, rows, x + t * x_stride, x_stride, size,
-                          out + t * out_stride, out_stride);
-    }
-}
-
-struct Part {  // of a matrix: `rows` rows of one format
-    const uint8_t* data;
-    int64_t rows, kind;
-};
-
-static inline size_t row_bytes(int64_t kind, int64_t size) {
-    size_t bytes = 0;
-    with_format(kind, [&](auto f) { bytes = size / decltype(f)::GROUP * decltype(f)::BYTES; });
-    return bytes;
-}
-
-static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
-
-// Panel `panel` of a part for up to TOKENS tokens, into out [tokens, PANEL]; returns its rows.
-static inline int64_t multiply_panel(const Part& part, int64_t panel, const float* x,
-                                     size_t x_stride, int64_t tokens, int64_t size, float* out,
-                                     float* scratch) {
-    int64_t first = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - first);
-    size_t stride = row_bytes(part.kind, size);
-    with_format(part.kind, [&](auto f) {
-        multiply<decltype(f)>(part.data + first * stride, stride, rows, x, x_stride, tokens, size,
-                              out, PANEL, scratch);
+    each_tile<MOST>(tokens, [&](int64_t t, auto m) {
+        strip<F, m>(weights, stride, rows, x + t * x_stride, x_stride, size, out + t * out_stride,
+                    out_stride);
     });
-    return rows;
 }

@@ -8,6 +8,7 @@
 // Idea      one call per step, eight stages per layer, in one parallel region: a decode step of a
 //           small model is a hundred and fifty products of a tenth of a millisecond each.
 #include "attention.h"
+#include "nibbles.h"
 #include "rows.h"
 #include "team.h"
 
@@ -39,7 +40,7 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
                          int64_t tokens, Finish finish) {
     int64_t of[3], all = 0;
     for (int i = 0; i < 3; ++i) all += of[i] = panels(matrix.parts[i].rows);
-    float* scratch = room.floats(PANEL * matrix.size);
+    Multiplier multiplier(x, matrix.size, room);
     team.each(all * ((tokens + TOKENS - 1) / TOKENS), [&](int64_t piece) {
         alignas(64) float out[TOKENS * PANEL];
         int64_t block = piece / all * TOKENS, panel = piece % all, row = 0;
@@ -47,8 +48,7 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
         int part = 0;
         for (; panel >= of[part]; ++part) panel -= of[part], row += matrix.parts[part].rows;
         row += panel * PANEL;
-        int64_t rows = multiply_panel(matrix.parts[part], panel, x + block * matrix.size,
-                                      matrix.size, count, matrix.size, out, scratch);
+        int64_t rows = multiplier.panel(matrix.parts[part], panel, block, count, out);
         for (int64_t t = 0; t < count; ++t) {
             if (matrix.bias)
                 for (int64_t n = 0; n < rows; ++n) out[t * PANEL + n] += matrix.bias[row + n];
@@ -61,14 +61,13 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
 static void multiply_gated(Team& team, Room& room, const Matrix& matrix, const float* x,
                            int64_t tokens, float* out) {
     const int64_t inner = matrix.parts[0].rows, all = panels(inner);
-    float* scratch = room.floats(PANEL * matrix.size);
+    Multiplier multiplier(x, matrix.size, room);
     team.each(all * ((tokens + TOKENS - 1) / TOKENS), [&](int64_t piece) {
         alignas(64) float gate[TOKENS * PANEL], up[TOKENS * PANEL];
         int64_t block = piece / all * TOKENS, panel = piece % all;
         int64_t count = std::min<int64_t>(TOKENS, tokens - block), rows = 0;
         for (int i = 0; i < 2; ++i)
-            rows = multiply_panel(matrix.parts[i], panel, x + block * matrix.size, matrix.size,
-                                  count, matrix.size, i ? up : gate, scratch);
+            rows = multiplier.panel(matrix.parts[i], panel, block, count, i ? up : gate);
         for (int64_t t = 0; t < count; ++t)
             silu_and_mul_row(gate + t * PANEL, up + t * PANEL, rows,
                              out + (block + t) * inner + panel * PANEL);

@@ -1,0 +1,160 @@
+// Products with weights of 4 bits in integers, and one panel of a matrix of any format.
+//
+// Computes  out[t][n] = Σ over groups of scale × x_scale × Σ of q × q_x + minimum × Σ of x
+// Shapes    weights [rows, size] in Q4_0 or Q4_1; x in groups of 32 bytes with a scale each
+// Owns      each call: a panel of up to PANEL rows for up to TOKENS tokens; a lane is a row
+// Moves     the weights once
+// Oracle    float64 with x rounded likewise, in tests/test_cpp.py
+// Idea      a number of 4 bits by one of 8 fits in 16 bits, and so does the sum of sixteen such:
+//           one instruction multiplies 4 × LANES bytes where float32 has LANES numbers. The sum of
+//           a group is exact and groups are added in order, so the tile does not change a bit.
+#pragma once
+#include "product.h"
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+constexpr int MOST_GROUPED = REGISTERS == 32 ? 8 : 4;  // tokens in a tile
+typedef uint32_t FourWords __attribute__((vector_size(16)));
+typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
+
+// Bytes from 0 to 15 by signed bytes; two neighbours are added.
+static inline Pairs multiply_bytes(Words weights, Words x) {
+#if defined(__AVX512BW__)  // the one instruction that compilers do not find
+    return bits<Pairs>(_mm512_maddubs_epi16(bits<__m512i>(weights), bits<__m512i>(x)));
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+    return bits<Pairs>(_mm256_maddubs_epi16(bits<__m256i>(weights), bits<__m256i>(x)));
+#else
+    Pairs a = bits<Pairs>(weights), b = bits<Pairs>(x);
+    return (a & 255) * (b << 8 >> 8) + (a >> 8) * (b >> 8);
+#endif
+}
+
+struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and the sum that they stand for
+    float scale, sum;
+    int8_t x[32];
+};
+static inline void round_row(const float* x, int64_t size, Rounded* to) {
+    const float round = 12582912.0f;  // as in `exponential`
+    for (const float* end = x + size; x < end; x += 32, ++to) {
+        Floats high = {}, total = {};
+        for (int i = 0; i < 32; i += LANES) {
+            Floats value = load<Floats>(x + i);
+            high = larger(high, larger(value, -value));
+        }
+        float most = largest(high), by = most > 0.0f ? 127.0f / most : 0.0f;
+        for (int i = 0; i < 32; i += LANES) {
+            Floats whole = load<Floats>(x + i) * by + round;
+            store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));
+            total += whole - round;
+        }
+        to->scale = most / 127.0f;
+        to->sum = sum(total) * to->scale;
+    }
+}
+
+struct Grouped {  // a group of LANES rows: byte i of words[w] is number 4 × w + i of its row
+    Floats scale, minimum;
+    Words words[8];
+};
+template <class F>
+static void interleave(const uint8_t* weights, size_t stride, int64_t rows, int64_t size,
+                       Grouped* to) {
+    const uint8_t *row[LANES], *end = weights + size / 32 * F::BYTES, *next = weights + AHEAD;
+    for (int i = 0; i < LANES; ++i) row[i] = weights + std::min<int64_t>(i, rows - 1) * stride;
+    for (int64_t at = 0; weights + at < end; at += F::BYTES, next += LANES * F::BYTES, ++to) {
+        for (int line = 0; line < LANES * F::BYTES; line += 64) __builtin_prefetch(next + line);
+        Words head = {};
+        for (int i = 0; i < LANES; ++i)
+            head[i] = F::KIND == Q4_1::KIND ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
+        to->scale = from_half<Floats>(head & 0xffff);
+        to->minimum = F::KIND == Q4_1::KIND ? from_half<Floats>(head >> 16) : to->scale * -8.0f;
+        for (int i = 0; i < LANES; i += 4) {  // four rows' words, transposed
+            FourWords of[4], word[4];
+            for (int r = 0; r < 4; ++r) of[r] = load<FourWords>(row[i + r] + at + F::BYTES - 16);
+            FourWords a = PICK(of[0], of[1], 0, 4, 1, 5), b = PICK(of[2], of[3], 0, 4, 1, 5);
+            FourWords c = PICK(of[0], of[1], 2, 6, 3, 7), d = PICK(of[2], of[3], 2, 6, 3, 7);
+            word[0] = PICK(a, b, 0, 1, 4, 5), word[1] = PICK(a, b, 2, 3, 6, 7);
+            word[2] = PICK(c, d, 0, 1, 4, 5), word[3] = PICK(c, d, 2, 3, 6, 7);
+            for (int w = 0; w < 4; ++w) {
+                store((uint32_t*)&to->words[w] + i, word[w] & 0x0f0f0f0f);
+                store((uint32_t*)&to->words[w + 4] + i, word[w] >> 4 & 0x0f0f0f0f);
+            }
+        }
+    }
+}
+
+// M tokens by LANES rows.
+template <int M>
+static void strip(const Grouped* weights, const Rounded* x, int64_t groups, float* out) {
+    Floats total[M] = {};
+    for (int64_t g = 0; g < groups; ++g, ++weights, ++x) {
+        Pairs sum[M] = {};
+        for (int w = 0; w < 8; ++w)
+            for (int m = 0; m < M; ++m)
+                sum[m] += multiply_bytes(weights->words[w],
+                                         Words{} + load<uint32_t>(x[m * groups].x + 4 * w));
+        for (int m = 0; m < M; ++m) {
+            Ints pair = bits<Ints>(sum[m]), whole = (pair << 16 >> 16) + (pair >> 16);
+            Floats scale = weights->scale * x[m * groups].scale;
+            total[m] += __builtin_convertvector(whole, Floats) * scale;
+            total[m] += weights->minimum * x[m * groups].sum;
+        }
+    }
+    for (int m = 0; m < M; ++m) store(out + m * PANEL, total[m]);
+}
+
+struct Part {  // of a matrix: `rows` rows of one format
+    const uint8_t* data;
+    int64_t rows, kind;
+    bool in_groups() const { return kind == Q4_0::KIND || kind == Q4_1::KIND; }
+};
+
+static inline size_t row_bytes(int64_t kind, int64_t size) {
+    size_t bytes = 0;
+    with_format(kind, [&](auto f) { bytes = size / decltype(f)::GROUP * decltype(f)::BYTES; });
+    return bytes;
+}
+
+static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
+
+// What one thread multiplies with: the tokens from `first` on, also rounded if a part needs them.
+class Multiplier {
+public:
+    Multiplier(const float* x, int64_t size, Room& room) : x(x), size(size) {
+        const int64_t groups = size / 32 * 10;
+        scratch = room.floats(size * PANEL + groups * TOKENS);
+        rounded = (Rounded*)(scratch + size * PANEL);
+    }
+    // Panel `panel` of a part for `count` tokens, into out [count, PANEL]; returns its rows.
+    int64_t panel(const Part& part, int64_t panel, int64_t first, int64_t count, float* out) {
+        int64_t row = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - row);
+        const size_t stride = row_bytes(part.kind, size);
+        const uint8_t* data = part.data + row * stride;
+        if (part.in_groups() && first != rounded_from)
+            for (int64_t t = 0; t < count; ++t)
+                round_row(x + (first + t) * size, size, rounded + t * (size / 32));
+        if (part.in_groups()) rounded_from = first;
+        with_format(part.kind, [&](auto f) {
+            using F = decltype(f);
+            if constexpr (F::KIND == Q4_0::KIND || F::KIND == Q4_1::KIND)
+                for (int64_t r = 0; r < rows; r += LANES) {
+                    interleave<F>(data + r * stride, stride, rows - r, size, (Grouped*)scratch);
+                    each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
+                        strip<m>((Grouped*)scratch, rounded + t * (size / 32), size / 32,
+                                 out + t * PANEL + r);
+                    });
+                }
+            else
+                multiply<F>(data, stride, rows, x + first * size, size, count, size, out, PANEL,
+                            scratch);
+        });
+        return rows;
+    }
+
+private:
+    const float* x;
+    int64_t size, rounded_from = -1;
+    float* scratch;
+    Rounded* rounded;
+};
