@@ -169,3 +169,8 @@ def test_a_kernel_that_is_called_as_a_function_is_refused(call: str) -> None:
 )
 def test_names_that_mean_something_else_are_left_alone(source: str) -> None:
     rewrite(F + source, PATH)
+
+
+def test_members_of_an_aligned_struct_are_no_local_variables():
+    text = "typedef struct __align__(8) { float x, y; } pair;\n"
+    assert text in rewrite(text, Path("mine.cu"), checked=True).code

@@ -86,6 +86,8 @@ def _holds(plain: str, begin: int, position: int) -> str:
     before = plain[begin:position].rstrip()
     if re.search(r"\bswitch\s*\([^{]*$", before):
         return "switch"
+    if re.search(r"\b(?:struct|union|class)\s+(?:__align__|alignas)\s*\([^()]*\)$", before):
+        return "others"
     is_function = re.search(r"\)\s*(?:const|noexcept|mutable|->[\s\w:<>*&]+)*\s*$", before)
     if before == "" or is_function or re.search(r"\b(?:else|do|try)$|\]$", before):
         return "statements"

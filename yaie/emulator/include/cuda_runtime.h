@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <bits/stl_algobase.h>  // std::min and max, which NVIDIA's headers bring along
 #include <cstdio>
 #include <ctime>
 
