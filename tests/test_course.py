@@ -17,6 +17,7 @@ import pytest
 
 from yaie.course.author import build
 from yaie.course.core import cuda, exercise, limit, manifest, notebook, plug, render, tell
+from yaie.course.core import judge as judging
 from yaie.course.core.exercise import Broken
 from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, read_page, select
 from yaie.course.core.observe import Case
@@ -473,6 +474,17 @@ def test_code_that_others_keep_from_computing_has_patience(monkeypatch) -> None:
         while True:
             pass
     assert time.monotonic() - began >= limit.PATIENCE * 0.3
+
+
+def test_what_went_wrong_is_told_although_its_mistake_is_not_found_in_time(monkeypatch) -> None:
+    def forever(*_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(judging, "diagnose", forever)
+    got = verdict("def shared_prefix_length(a, b):\n    return 0\n", seconds=0.3)
+    assert got.state == "fails" and "did not finish" not in got.message
+    assert got.message.startswith("The prompts [5, 8, 13] and")
 
 
 def test_an_alarm_that_was_set_before_survives() -> None:

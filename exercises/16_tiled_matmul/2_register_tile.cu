@@ -11,7 +11,7 @@
 //   `step` of b's
 // - `x`, `y`, `HALF`: where the thread's first four columns and rows begin; 64, the distance to its
 //   second four
-// - `load16(&a_tile[step][i])`: returns a `Vec<float>` of four numbers; `values[0]` to `values[3]`
+// - `load16(&a_tile[step][i])`: returns a `Vec<float>` v of four numbers, `v[0]` to `v[3]`
 // - `sums[down][across][i][j]`: `float[2][2][QUAD][QUAD]`, the thread's own; QUAD is 4
 // - `__syncthreads()`: all threads meet
 //

@@ -9,7 +9,8 @@ is 128 bytes, and its chunks are permuted within all of it.
 You have
 - `address`, `leading_bytes`, `stride_bytes`: ints, multiples of 16; of each a field has the 14
   bits from bit 4 on
-- `MODES[span]`: the two highest bits of the descriptor for a span of 128, 64, 32 or 0 bytes
+- `MODES[span]`: an int from 0 to 3, for a span of 128, 64, 32 or 0 bytes: what bits 62 and 63
+  hold
 - `a_tile`, `b_tile`, `step`: ints: the addresses of the two tiles, and which 16 of the 64 values
   of k
 - `LINE_BYTES`, `PATTERN_BYTES`: 128, the bytes of a line; 1,024, the bytes of 8 lines

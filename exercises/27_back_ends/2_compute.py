@@ -1,6 +1,9 @@
 """Exercise 27.2: Who computes an operator.
 
-The heart of the registry. Any backend but AUTO is a demand.
+The heart of the registry. A back end that is named computes: where it raises Unsupported, this
+raises a ValueError that names operator, back end and reason. Under AUTO the back ends of `order`
+are tried, best first: one that raises Unsupported is announced and the next is tried. Declined is
+passed over without a word. What the last one raises, and any other error, goes to the caller.
 
 You have
 - `resolve(operator, backend)`: returns the function of a back end; raises if there is none

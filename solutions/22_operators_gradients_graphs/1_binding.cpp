@@ -2,9 +2,10 @@
 //
 // Write the binding of `vector_add_float4_f32`: the function that torch calls with tensors. It
 // refuses tensors that the launcher would misread, with a message that names the argument (`x` or
-// `y`), allocates the output, launches on the right device and stream, and turns an error code into
-// an exception. Then register it. The check compiles your file against small headers that stand in
-// for torch's and simulate two GPUs; the same file compiles against torch.
+// `y`, or both where they do not fit together), allocates the output, launches on the right device
+// and stream, and turns an error code into an exception. Then register it. The check compiles your
+// file against small headers that stand in for torch's and simulate two GPUs; the same file compiles
+// against torch.
 //
 // Generated from vector_add_cuda in csrc/elementwise/vector_add_binding.cpp.
 // Edit it there, and run `python -m yaie.course build`.

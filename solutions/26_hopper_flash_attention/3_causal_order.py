@@ -4,7 +4,8 @@ A thread block that stays on its SM computes several pieces of work, one after a
 a tile of queries and a head, and with a causal mask tile t sees t + 1 tiles of keys. Write the
 list of a thread block's pieces, in its order. Number all pieces from 0: the tiles that see the
 most keys come first, and all heads of a tile follow each other. Then deal them out in rounds of
-one piece per thread block, forwards in rounds 0, 2, 4, … and backwards in the others.
+one piece per thread block, forwards in rounds 0, 2, 4, …, and backwards in the others: there the
+first piece goes to the last thread block.
 
 Generated from pieces_of in yaie/course/lessons/causal_order.py.
 Edit it there, and run `python -m yaie.course build`.

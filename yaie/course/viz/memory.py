@@ -293,7 +293,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
     before, dear = None, []
     for row, access in enumerate(accesses):
         middle, what = grid.middle(row), f"{access.memory} {access.kind}"
-        each = f", in each of {times[row]} {access.kind}s" if times[row] > 1 else ""
+        several = f"{times[row]} {what}s"  # that cost the same
         if access.line != before:
             text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, style.SMALL)
             page.note(MARGIN + 0.25, middle, str(access.line), "right")
@@ -301,7 +301,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
             ends = [MARGIN, style.WIDTH - MARGIN]
             page.plot(ends, [grid.y(row) - 0.06] * 2, color=style.FAINT, linewidth=0.6)
         before = access.line
-        page.note(MARGIN + SOURCE_WIDTH + 0.05, middle, what)
+        page.note(MARGIN + SOURCE_WIDTH + 0.05, middle, several if times[row] > 1 else what)
         face, ink = style.BLUE, style.INK
         if access.units != access.ideal_units:
             face = ink = style.VERMILION
@@ -314,7 +314,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
         page.plot([grid.x(access.ideal)] * 2, ends, color=style.INK, linewidth=1.2)
         words = style.count(round(access.per_request, 2), access.unit[:-1]).replace(".0 ", " ")
         end = grid.x(max(access.per_request, access.ideal)) + 0.08
-        page.put(end, middle, words + each, style.SMALL, ink)
+        page.put(end, middle, words, style.SMALL, ink)
     shown = sum(times[:MOST_ROWS])
     hidden = len(report.accesses) - shown
     more = f"; {hidden} more accesses" if hidden else ""

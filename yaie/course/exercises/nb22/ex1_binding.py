@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -172,7 +173,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         does = f"refuses, and names {fault}" if fault else "raises"
         got = "returns a tensor"
         if said:
-            named = not fault or fault in said.replace(",", " ").split()
+            named = not fault or fault in re.findall(r"\w+", said)
             got = does if named else f"refuses, and does not name {fault}"
         see.equal("what vector_add_cuda does", got, does, because)
         if fault:
