@@ -37,6 +37,8 @@ def cases() -> Iterator[KernelCase]:
     yield copies("one pair after the other", ((0, 1), (1, 2), (3, 3)), (2, 1, 8), 2, 1)
     words = "blocks of 4,096 bytes in units of 16"
     yield copies(words, APART, (16, 2, 32), 2, 1, unit=16, costs=True)
+    words = "32 pools, blocks of 1,024 bytes in units of 16"
+    yield copies(words, APART, (4, 2, 32), 32, 1, unit=16, costs=True)
     words = "a grid of which the first 4 thread blocks run here"
     yield copies(words, APART, (10, 2, 16), 2, LARGE, most_blocks=4)
     yield copies("a large pool", ((0, FAR), (FAR + 1, 1)), (4096,), 1, 1, unit=1, checked=False)
