@@ -10,11 +10,13 @@ import torch
 from matplotlib.figure import Figure
 
 from yaie.course.core import cuda, exercise, notebook
+from yaie.course.core.launch_slips import other_size
 from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.printed import MOST_LINES
 from yaie.course.core.verdict import Verdict, judge
+from yaie.emulator.checks import Finding
 
 FIRST = find("14.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
@@ -84,6 +86,17 @@ def test_an_access_wider_than_an_element_is_told() -> None:
     told = "A load of 8 bytes, where an element of x has 4: is that meant, or has the pointer"
     assert got.state == "fails" and told in " ".join(got.message.split())
     assert "an element of x has" not in verdict("i < n", "i <= n").message
+
+
+@pytest.mark.parametrize(
+    ("line", "told"), [("Vec<float> v = load16(x);", 1), ("cp_async_16(to, x);", 0)]
+)
+def test_an_asynchronous_copy_is_meant_to_be_wide(line: str, told: int) -> None:
+    message = "a load of 16 bytes, 0 bytes past the end of x"
+    finding = Finding("out_of_bounds", message, 2, 0, 1, "global", (0, 0, 0), (0, 0, 0), name="x")
+    head = 'extern "C" cudaError_t copy(const float* x, int n, cudaStream_t stream) {'
+    source = f"{head}\n    {line}\n    return cudaGetLastError();\n}}\n"
+    assert bool(other_size(finding, source, "copy", (torch.zeros(4), 4))) == told
 
 
 def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:

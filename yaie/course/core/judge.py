@@ -84,7 +84,7 @@ def check(exercise: Exercise, target: Any) -> None:
     failure = first_failure(exercise, target)
     if failure is None:
         return
-    with suppress(TimeUp):  # what went wrong is known; where others compute, its name comes too late
+    with suppress(TimeUp):  # what went wrong is known, though its name may come too late
         failure = shortest(exercise, target, failure)
         failure.mistake = diagnose(exercise, target, failure)
     raise CheckFailed(failure)

@@ -32,6 +32,8 @@ def off_the_stream(code: str) -> tuple[int, str] | None:
 def other_size(finding: Finding, source: str, launcher: str, arguments: Sequence[Any]) -> str:
     """Of an access past the end: that it is larger than an element, which may be the reason.
 
+    An asynchronous copy moves 16 bytes of any type, and what a header does is meant.
+
     Args:
         arguments: of the launcher, tensors and numbers.
     """
@@ -43,6 +45,9 @@ def other_size(finding: Finding, source: str, launcher: str, arguments: Sequence
         return ""
     argument = arguments[names.index(finding.name)]
     if isinstance(argument, (list, tuple)):  # the addresses of tensors: of any types
+        return ""
+    text = source.splitlines()[finding.line - 1] if finding.line else ""
+    if finding.header or "cp_async" in text:
         return ""
     own = argument.element_size()
     if int(touched[2]) <= own:
