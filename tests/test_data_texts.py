@@ -272,8 +272,22 @@ def of_26() -> list[tuple]:
             ("at most {:.0f} %", 100 * most), rounds]  # fmt: skip
 
 
+def of_29() -> list[tuple]:
+    record = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())
+    small = record["all_reduce"][0]
+    two = {(row["step"], row["way"]): row["times as fast as one GPU"] for row in record["steps"]}
+    assert not record["faults"] and record["correctness"]["wrong all-reduces"] == [0, 0]
+    return [
+        ("{:.1f} µs instead of {:.1f}", *(small[f"{w}, us in a graph"] for w in ("peers", "NCCL"))),
+        ("{:.2f} times as fast as on one GPU", two["decode 1", "peers"]),
+        ("32 sequences {:.2f} times", two["decode 32", "peers"]),
+        ("{:.2f} and {:.2f} times", *(two[f"decode {n}", "NCCL"] for n in (1, 32))),
+        ("it is {:.2f} times as fast", two["prompt", "NCCL"]),
+    ]
+
+
 FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "21": of_21, "22": of_22,
-           "23": of_23, "25": of_25, "26": of_26}  # fmt: skip
+           "23": of_23, "25": of_25, "26": of_26, "29": of_29}  # fmt: skip
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())
