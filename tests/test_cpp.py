@@ -25,7 +25,6 @@ from yaie.bench import rounding as bench_rounding
 from yaie.build import cpu
 from yaie.emulator import build
 from yaie.engine.kv_cache import KVCacheManager
-from yaie.engine.threads import return_freed_memory
 from yaie.model.gguf import read_rows
 from yaie.model.linear import Linear
 from yaie.model.llama import Llama
@@ -354,17 +353,6 @@ def test_a_pool_takes_the_memory_of_the_blocks_that_were_written():
     assert size == 2**29 and resident() - before < size / 20
     kv.key_pools[1][7] = 1.0
     assert kv.key_pools[1].sum() == 16 * 8 * 64  # reading, a page is the one of all zeros
-
-
-def test_code_that_only_the_start_ran_is_given_back_and_runs_again():
-    def mapped() -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
-
-    x = torch.arange(3.0)
-    before = mapped()
-    return_freed_memory()
-    assert mapped() < 0.7 * before and (x @ x).item() == 5
 
 
 @pytest.mark.parametrize(

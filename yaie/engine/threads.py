@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import MutableMapping
-from pathlib import Path
 
 
 def share_processors(environment: MutableMapping[str, str]) -> None:
@@ -21,13 +19,7 @@ def share_processors(environment: MutableMapping[str, str]) -> None:
 
 
 def return_freed_memory() -> None:
-    """Give the system back what loading a model has freed, which C's allocator otherwise keeps, and
-    the code of libraries: what is run again comes back from the cache of their files."""
-    libc, maps = ctypes.CDLL(None), Path("/proc/self/maps")
-    if hasattr(libc, "malloc_trim"):  # glibc's
-        libc.malloc_trim(0)
-    for line in maps.read_text().splitlines() if maps.exists() else ():
-        span, access, *_, name = line.split(maxsplit=5)
-        if access == "r-xp" and ".so" in name:
-            start, end = (int(place, 16) for place in span.split("-"))
-            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+    """Give the system back what loading a model has freed, which C's allocator otherwise keeps."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
