@@ -170,7 +170,7 @@ def test_the_chosen_way_was_about_the_fastest():
         : SOURCE.index("template <typename T, typename Shape, bool TURNED>\ncudaError_t")
     ]
     module = jit.load(source + CHOSEN, name=str(CSRC / FILE))
-    data = json.loads((ROOT / "notebooks/data/16_shapes_h100.json").read_text(encoding="utf-8"))
+    data = json.loads((ROOT / "notebooks/data/16_hopper_h100.json").read_text(encoding="utf-8"))
     steps = [*data["products"].items(), *data["layers"].items()]
     assert len(steps) > 15
     for shape, step in steps:

@@ -234,7 +234,7 @@ struct Way {
 // memory moves 128 bytes per clock: TMA writes a stage, and each consumer reads 64 rows of a and its
 // columns of b. All steps take at least as long as the matrices come from memory. A round that is split
 // is as much shorter, but its parts must be added, which costs more for larger tiles. The constants
-// fit the times of all ways on an H100, in notebooks/data/16_shapes_h100.json.
+// fit the times of all ways on an H100, in notebooks/data/16_hopper_h100.json.
 template <typename Shape>
 Way way_of(int tile, bool split, int m, int n, int k, int workers) {
     int tiles = ceil_div(m, Shape::ROWS) * ceil_div(n, Shape::COLUMNS), rest = tiles % workers;

@@ -15,7 +15,6 @@ from yaie.course.core import paths
 from yaie.course.lessons.changed import changed
 
 kept_ladder = partial(paths.kept, "16_hopper_h100")
-kept_shapes = partial(paths.kept, "16_shapes_h100")
 kept_mma = partial(paths.kept, "16_matmul_h200")
 
 # ---------------------------------------------------------------------------------- accumulator
