@@ -18,7 +18,7 @@ constexpr int MOST_GROUPED = REGISTERS == 32 ? 8 : 4;  // tokens in a tile
 typedef uint32_t FourWords __attribute__((vector_size(16)));
 typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
 
-// Bytes from 0 to 15 by signed bytes; two neighbours are added.
+// Bytes from 0 to 15 by signed bytes; two neighbors are added.
 static inline Pairs multiply_bytes(Words weights, Words x) {
 #if defined(__AVX512BW__)  // the one instruction that compilers do not find
     return bits<Pairs>(_mm512_maddubs_epi16(bits<__m512i>(weights), bits<__m512i>(x)));
