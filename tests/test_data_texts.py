@@ -230,6 +230,8 @@ def of_25() -> list[tuple]:
     fast = ("persistent", "store", "Triton", "cuBLAS")
     assert not record["faults"] and all(speeds[1][who] < speeds[0][who] for who in fast)
     assert record["machine"]["multiprocessors"] == 132
+    source = (DATA.parents[1] / "csrc/matmul/hopper/shares.cu").read_text()
+    adding = int(re.search(r"ADDING = (\d+);", source)[1]) + 128 * 256 // 2  # clocks
     causes = [
         (f"`{rung}` | {{:.2f}}", square[rung])
         for rung in ("wgmma", "tma", "stages", "producer", "consumers", "persistent", "store")
@@ -237,6 +239,8 @@ def of_25() -> list[tuple]:
     return [
         *causes,
         ("only {:.2f} of cuBLAS", square["mma"]),
+        ("counts {:,} clocks", round(adding, -3)),
+        ("as much as {:.0f} steps", adding / (128 * 256 / 32)),
         ("reaches {:.2f} of cuBLAS", large["store"]),
         ("nothing, and reaches {:.2f}", square["shares"]),
         ("once for both, and reaches {:.2f}", square["cluster"]),

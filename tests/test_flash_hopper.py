@@ -69,11 +69,11 @@ PLANTED = {
     ),
     "output stored before it is there": (
         "wgmma_wait<1>();\n                release(load++);", "release(load++);",
-        "store_rows|load_tile|zero_values", "wgmma",
+        "store_rows", "reads accumulators of the wgmma of .* before",
     ),
     "the next scores read before they are there": (
         "wgmma_wait<0>();\n                continue;", "continue;",
-        "softmax|load_tile|release|arrive|float out", "wgmma",
+        "softmax.raise", "reads accumulators of the wgmma of .* before",
     ),
     "output rescaled while it sums": (
         "wgmma_wait<0>();\n                release(load + 2);\n"
