@@ -101,10 +101,10 @@ __device__ __forceinline__ int cluster_rank() {  // of this thread block
     asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
     return rank;
 }
-// Arrive at the mbarrier that another thread block has at the same place in its shared memory; only
-// its own threads can wait there. This orders no stores. It says that a stage has been read, which needs
-// none: a release for the cluster waits until all SMs see this thread's stores (MEMBAR.ALL.GPU in machine
-// code), and in each step of cluster.cu that takes as long as the products.
+// Arrive at the mbarrier at the same place in another thread block's shared memory. Only the threads of
+// that block can wait there. The arrival is relaxed: it says that a stage has been read, so no stores need
+// an order. A release for the cluster would wait until all SMs see this thread's stores (MEMBAR.ALL.GPU in
+// machine code), which in each step of cluster.cu takes as long as the products.
 __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) {
     asm volatile(
         "{\n"
@@ -115,7 +115,7 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) 
         "r"(rank)
         : "memory");
 }
-// Wait for an mbarrier at which threads of other thread blocks arrive so.
+// Wait for an mbarrier at which threads of other thread blocks arrive by `mbarrier_arrive_at`.
 __device__ __forceinline__ void mbarrier_wait_cluster(uint64_t* barrier, int parity) {
     uint32_t complete = 0;
     while (!complete)

@@ -9,7 +9,7 @@ static float drawn() { return (rand() % 2001 - 1000) / 1000.0f; }
 
 static bool near(double a, double b) { return std::abs(a - b) <= 1e-4 * (1.0 + std::abs(b)); }
 
-// x becomes what its 8 bits stand for. Returns whether that is half a step away at most.
+// Round x to 8 bits and back. Returns whether the error is at most half a step.
 static bool round_all(float* x, int64_t count) {
     bool right = true;
     for (int64_t at = 0; at < count; at += 32) {

@@ -25,7 +25,7 @@ def launcher(name: str, parameters: str, body: str) -> str:
 
 
 def together(paths: Iterable[Path]) -> str:
-    """Files as one source, each in a namespace of its own below the headers of all of them."""
+    """Files as one source: the headers of all of them, then each file in its own namespace."""
     texts = {path: path.read_text() for path in paths}
     headers = dict.fromkeys(line for text in texts.values() for line in INCLUDE.findall(text))
     spaces = [

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("folders")
 
 @needs_interpreter
 def test_checks_of_other_exercises_do_not_keep_triton_from_its_interpreter() -> None:
-    """As in `yaie check all`: PyTorch's counter of FLOPs, which 08.1 asks, imports Triton."""
+    """As in `yaie check all`: PyTorch's counter of FLOPs, which 08.1 uses, imports Triton."""
     code = """
 from yaie.course.core import exercise, judge
 from yaie.course.core.manifest import find

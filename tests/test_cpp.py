@@ -49,7 +49,7 @@ def stored(weight: torch.Tensor, form: str | torch.dtype) -> tuple[Rows, torch.T
 
 
 def as_multiplied(x: torch.Tensor, form: str | torch.dtype) -> torch.Tensor:
-    """x as a product reads it: weights of 4 bits are multiplied by 8 bits, a scale for each 32."""
+    """x as a product reads it: with 4-bit weights, in 8 bits, with a scale per group of 32."""
     if form not in ("q4_0", "q4_1"):
         return x.double()
     groups = x.float().view(len(x), x.shape[1] // 32, 32)

@@ -170,7 +170,7 @@ def test_what_is_not_emulated_is_named(ptx, statement, told):
 
 
 def test_what_is_not_compiled_may_be_unknown():
-    """As for nvcc, whose assembler does not see it: another GPU's branch, a function of no use."""
+    """As with nvcc, whose assembler does not see a branch for other GPUs or an unused function."""
     text = """
 template <int SIZE> __device__ int load(const int* x) {
     int value = 0;

@@ -45,7 +45,7 @@ extern "C" cudaError_t scale_f32(const float* x, float* out, int n, cudaStream_t
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    """An empty cache, and nothing remembered of the usual one but what all kernels share."""
+    """An empty cache, which knows nothing of the usual one but what all kernels share."""
     build_runtime("core")
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(jit, "_loaded", {})
@@ -225,7 +225,7 @@ def compiler_that(tmp_path: Path, does: str) -> str:
 
 
 def child(path: Path, **environment: str) -> subprocess.Popen:
-    """A process that runs a kernel; its cache has what all kernels share, which takes long."""
+    """A process that runs a kernel; its cache has what all kernels share, which builds slowly."""
     folder = cache.cache_root() / "emulator"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(build_runtime("core"), folder)

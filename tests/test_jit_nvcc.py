@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 
 
 def architectures(name: str) -> tuple[str, ...]:
-    """sm_75 and sm_90, or what a file needs. sm_80 gets what sm_90 gets, and is left out, unless
-    the source tells them apart."""
+    """sm_75 and sm_90, or what a file needs. sm_80 is left out unless the source distinguishes it
+    from sm_90."""
     source = SOURCES[name].read_text()
     wanted = nvcc.able(("7.5", "8.0", "9.0"), source) or (nvcc.needs(source),)
     every = "\n".join(nvcc.read_all(source, SOURCES[name]))
@@ -42,8 +42,8 @@ def architectures(name: str) -> tuple[str, ...]:
 
 
 def units() -> dict[str, list[str]]:
-    """The kernels of a folder for the same architectures are compiled together, since nvcc takes
-    3 s to read CUDA's headers; a file that names `::` would name another's."""
+    """The kernels of a folder for the same architectures, to be compiled together, since nvcc takes
+    3 s to read CUDA's headers. A file that uses global `::` names is compiled alone."""
     found = defaultdict(list)
     for name, path in SOURCES.items():
         alone = re.search(r"(?<![\w>])::\w", path.read_text())
@@ -53,7 +53,7 @@ def units() -> dict[str, list[str]]:
 
 
 def kernels_that_spill(said: str) -> set[str]:
-    """Those of which ptxas keeps a register in memory."""
+    """The kernels to which ptxas gives memory for registers or local arrays."""
     properties = r"properties for (\w+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+)"
     return {kernel for kernel, *sizes in re.findall(properties, said) if set(sizes) != {"0"}}
 
@@ -61,7 +61,7 @@ def kernels_that_spill(said: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS := units())
 def test_compiled_for_three_generations(unit, tmp_path):
-    """No warning, and no register in memory."""
+    """No warning, and no spilled register."""
     names = UNITS[unit]
     source, first = together(SOURCES[name] for name in names), SOURCES[names[0]]
     flags = [*TORCH_FORBIDS, "-Xcompiler=-Wall", "-Xptxas=-v", "--threads=3"]

@@ -378,8 +378,8 @@ llm.close()
 
 
 def torchrun(tmp_path, *command: str) -> list[tuple[int, str, str]]:
-    """A command, started by torchrun as rank 0 and rank 1 of what it takes for two nodes; how each
-    node's torchrun has ended, and what was printed there."""
+    """Run a command by two torchruns, as if on two nodes with one rank each; returns the exit
+    status of each torchrun and what it printed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -411,7 +411,7 @@ def torchrun(tmp_path, *command: str) -> list[tuple[int, str, str]]:
 
 
 def test_two_nodes_started_by_torchrun(untied_model, single, tmp_path):
-    """Rank 0 runs the script; the other rank does what rank 0's engine does, and ends with it."""
+    """Rank 0 runs the script; the other rank computes with rank 0's engine, and ends with it."""
     (tmp_path / "script.py").write_text(SCRIPT)
     (code, out, said), (other, elsewhere, _) = torchrun(tmp_path, "script.py", str(untied_model))
     assert (code, other, elsewhere) == (0, 0, ""), said

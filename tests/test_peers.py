@@ -24,7 +24,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def summed(x: torch.Tensor, times: int) -> torch.Tensor:
-    """What all ranks have after as many all-reduces: sums in float32, in the order of the ranks."""
+    """What all ranks hold after these all-reduces: sums in float32, in the order of the ranks."""
     for _ in range(times):
         total = torch.zeros(x.shape[1:])
         for row in x:
@@ -78,7 +78,7 @@ def test_same_bits_in_any_order():
 
 
 def test_the_numbers_of_launches_wrap():
-    """After 2^32 of them."""
+    """The number of launches wraps after 2^32 of them."""
     module, memory, x = jit.load(FILE), memory_of(2), drawn(2, 64)
     for rank in range(2):
         words = memory[rank * MEMORY :][: 4 * BLOCKS * (RANKS + 1)].view(torch.int32)
@@ -126,7 +126,7 @@ def test_processes_on_a_cpu_use_gloo():
 
 
 class Calls:
-    """Notes the launchers that are called; all fail, or none."""
+    """Record the launchers that are called. Either all fail or none does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, able: bool) -> None:
         self.called: list[str] = []

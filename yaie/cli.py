@@ -193,7 +193,7 @@ def serve(
     if os.environ.get("RANK", "0") != "0":
         from yaie.engine.start import start_engine
 
-        start_engine(model, config, exercise or exercises or None)  # and end with rank 0's
+        start_engine(model, config, exercise or exercises or None)  # and exit when rank 0's ends
     run(
         model,
         Settings(

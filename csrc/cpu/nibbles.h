@@ -1,13 +1,14 @@
-// Products with weights of 4 bits in integers, and one panel of a matrix of any format.
+// Integer products with weights of 4 bits, and the product with one panel of a matrix in any format.
 //
 // Computes  out[t][n] = Σ over groups of scale × x_scale × Σ of q × q_x + minimum × Σ of x
 // Shapes    weights [rows, size] in Q4_0 or Q4_1; x in groups of 32 bytes with a scale each
 // Owns      each call: a panel of up to PANEL rows for up to TOKENS tokens; a lane is a row
 // Moves     the weights once
 // Oracle    float64 with x rounded likewise, in tests/test_cpp.py
-// Idea      a number of 4 bits by one of 8 fits in 16 bits, and so does the sum of sixteen such:
-//           one instruction multiplies 4 × LANES bytes where float32 has LANES numbers. The sum of
-//           a group is exact and groups are added in order, so the tile does not change a bit.
+// Idea      the product of a 4-bit and an 8-bit number fits in 16 bits, and so does the sum of
+//           sixteen of them, so one instruction multiplies 4 × LANES bytes; a vector of float32 has
+//           only LANES numbers. The sum of a group is exact, and groups are added in order, so the
+//           result does not depend on the size of the tile.
 #pragma once
 #include "product.h"
 #if defined(__AVX2__)
@@ -18,9 +19,9 @@ constexpr int MOST_GROUPED = REGISTERS == 32 ? 8 : 4;  // tokens in a tile
 typedef uint32_t FourWords __attribute__((vector_size(16)));
 typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
 
-// Bytes from 0 to 15 by signed bytes; two neighbors are added.
+// Multiply bytes from 0 to 15 by signed bytes, and add the products of neighbors in pairs.
 static inline Pairs multiply_bytes(Words weights, Words x) {
-#if defined(__AVX512BW__)  // the one instruction that compilers do not find
+#if defined(__AVX512BW__)  // compilers do not find this instruction
     return bits<Pairs>(_mm512_maddubs_epi16(bits<__m512i>(weights), bits<__m512i>(x)));
 #elif defined(__AVX2__) && !defined(__AVX512F__)
     return bits<Pairs>(_mm256_maddubs_epi16(bits<__m256i>(weights), bits<__m256i>(x)));
@@ -30,7 +31,7 @@ static inline Pairs multiply_bytes(Words weights, Words x) {
 #endif
 }
 
-struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and the sum that they stand for
+struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and the sum of the rounded x
     float scale, sum;
     int8_t x[32];
 };
@@ -104,7 +105,7 @@ static void strip(const Grouped* weights, const Rounded* x, int64_t groups, floa
     for (int m = 0; m < M; ++m) store(out + m * PANEL, total[m]);
 }
 
-struct Part {  // of a matrix: `rows` rows of one format
+struct Part {  // `rows` rows of a matrix, in one format
     const uint8_t* data;
     int64_t rows, kind;
     bool in_groups() const { return kind == Q4_0::KIND || kind == Q4_1::KIND; }
@@ -118,7 +119,7 @@ static inline size_t row_bytes(int64_t kind, int64_t size) {
 
 static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
 
-// What one thread multiplies with: the tokens from `first` on, also rounded if a part needs them.
+// Multiplies for one thread. Rounds the tokens from `first` on to 8 bits if a part has 4-bit weights.
 class Multiplier {
 public:
     Multiplier(const float* x, int64_t size, Room& room) : x(x), size(size) {
@@ -126,7 +127,8 @@ public:
         scratch = room.floats(size * PANEL + groups * TOKENS);
         rounded = (Rounded*)(scratch + size * PANEL);
     }
-    // Panel `panel` of a part for `count` tokens, into out [count, PANEL]; returns its rows.
+    // Multiply panel `panel` of a part by `count` tokens, into out [count, PANEL]; returns how many
+    // rows the panel has.
     int64_t panel(const Part& part, int64_t panel, int64_t first, int64_t count, float* out) {
         int64_t row = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - row);
         const size_t stride = row_bytes(part.kind, size);

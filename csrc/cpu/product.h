@@ -21,7 +21,7 @@ constexpr int PANEL = 32, TOKENS = 128;
 constexpr int MOST = REGISTERS == 32 ? 6 : 2;  // tokens in a tile: all sums stay in registers
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
-// Memory of one thread for its piece.
+// Memory in which one thread keeps intermediate results.
 struct Room {
     std::vector<float> memory;
     // `count` floats, aligned as Floats.
@@ -60,7 +60,8 @@ static void strip(const uint8_t* weights, size_t stride, int64_t rows, const flo
     }
 }
 
-// All tokens in tiles of at most M: calls `tile(t, a constant: how many tokens it has)`.
+// Divide the tokens into tiles of at most M, and call `tile(first token, number of tokens)` for each.
+// The type of the second argument holds the number as a constant.
 template <int M, class Tile>
 static inline void tile_of(int64_t m, int64_t t, Tile tile) {
     if (m == M) tile(t, std::integral_constant<int, M>());

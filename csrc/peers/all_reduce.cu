@@ -5,19 +5,19 @@
 // Computes  x = the sum of all ranks' x, in float32, rank 0's first, rounded once: every rank gets
 //           the same bits. All ranks launch it together, with the same count.
 // Shapes    x [count]: float32, float16 or bfloat16; whole chunks of 16 bytes, at most MOST_BYTES
-// Owns      each thread: chunks of 16 bytes, as many apart as there are threads in the grid. It
-//           sends them, and adds up what has come in their place.
+// Owns      each thread: every n-th chunk of 16 bytes, with n threads in the grid. It sends these
+//           chunks, and adds up the chunks of the other ranks at the same positions.
 // Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x
 // Oracle    sums in the same order, equal in every bit, in tests/test_peers.py
-// Idea      a ring all-reduce takes 2 × (ranks - 1) messages one after the other. A small x is a
-//           matter of latency, so each rank sends all of it to all others, in one message.
+// Idea      a ring all-reduce takes 2 × (ranks - 1) messages one after the other. For a small x
+//           latency dominates, so each rank sends all of it to all others, in one message.
 //           - A flag says that a part has arrived. It is stored with release and read with acquire
-//             semantics, at the scope of the system: a thread that sees it also sees the part.
+//             semantics, at system scope: a thread that sees it also sees the part.
 //           - A flag holds the number of the launch, counted in device memory, so flags are never
 //             cleared, and a CUDA graph, whose arguments are fixed, sends a new one each time.
-//           - There are two sets of parts, for launches of even and odd numbers, so no rank has to
-//             be told that its parts were read. A rank that begins launch n + 2 has all flags of
-//             launch n + 1, so the others have finished launch n, which read the same set.
+//           - There are two sets of parts, for even and odd launches, so no rank needs to know when
+//             its parts were read. A rank that begins launch n + 2 has all flags of launch
+//             n + 1, so the others have finished launch n, which read the same set.
 // Source    vLLM, csrc/custom_all_reduce.cuh, where ranks read the parts out of their peers' memory
 #include "common.cuh"
 
@@ -26,18 +26,18 @@ constexpr int MOST_RANKS = 8;
 constexpr int MOST_BYTES = 1048576;  // of x
 constexpr int POLLS = 1024;          // of a flag, between two looks at `stop`
 
-// What a rank's peers write into. It begins as zeros.
+// One rank's memory, into which its peers write. All bytes are 0 at first.
 struct Memory {
-    unsigned flags[BLOCKS][MOST_RANKS];  // of each thread block, and the rank that sent the part
-    unsigned launches[BLOCKS];           // how many this rank has begun and ended
-    unsigned stop;                       // not 0: wait for no flag
+    unsigned flags[BLOCKS][MOST_RANKS];  // latest launch to arrive, by block and sender
+    unsigned launches[BLOCKS];           // how many this rank has completed, by thread block
+    unsigned stop;                       // if not 0, no flag is waited for
     alignas(16) unsigned char parts[2][MOST_RANKS][MOST_BYTES];
 };
 struct Memories {
     Memory* of[MOST_RANKS];  // by rank, as this process addresses them
 };
 
-// Store a flag, after everything that this thread block has stored before its last barrier.
+// Store a flag. A thread that sees it also sees what this thread block stored before its last barrier.
 static __device__ void store_release(unsigned* flag, unsigned value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
@@ -47,11 +47,12 @@ static __device__ unsigned load_acquire(const unsigned* flag) {
     return value;
 }
 
-// Wait until a flag is at least `launch`: its rank may have begun the next one. Numbers wrap.
+// Wait until a flag is at least `launch`; it is larger if its rank has begun the next launch. The
+// numbers wrap, so their signed difference is compared.
 static __device__ void wait_for(const unsigned* flag, unsigned launch, const unsigned* stop) {
     for (int polls = 1; (int)(load_acquire(flag) - launch) < 0; ++polls) {
         if (polls % POLLS == 0 && load_acquire(stop)) return;
-        __nanosleep(20);  // the emulator lets other threads run
+        __nanosleep(20);  // in the emulator this lets other threads run
     }
 }
 
@@ -65,7 +66,7 @@ static __device__ void all_reduce(T* x, const Memories& memories, int count, int
     if (begin < count) {
         for (int i = first; i < count; i += step) {
             Vec<T> mine = load16(x + i);
-            for (int k = 1; k < ranks; ++k) {  // each rank begins with another peer
+            for (int k = 1; k < ranks; ++k) {  // each rank begins with a different peer
                 Memory* peer = memories.of[(rank + k) % ranks];
                 store16(reinterpret_cast<T*>(peer->parts[set][rank]) + i, mine);
             }
@@ -89,7 +90,7 @@ static __device__ void all_reduce(T* x, const Memories& memories, int count, int
             store16(x + i, out);
         }
     }
-    // A thread block without a chunk counts as well: all of a launch use the same set.
+    // A thread block without a chunk counts launches too, so that all use the same set.
     __syncthreads();
     if (threadIdx.x == 0) own->launches[blockIdx.x] = launch;
     __syncthreads();
@@ -112,17 +113,17 @@ __global__ void all_reduce_of_rows(T* x, const __grid_constant__ Memories memori
 
 // ---------------------------------------------------------------------------- memory of peers
 
-static Memories mapped;  // of this process's group, until the next one's
+static Memories mapped;  // the memory of all ranks in this process's latest group
 static int own_rank, num_ranks;
 
-// An error is returned, not left for the next call that asks for the last one.
+// Return an error, and clear it so that a later cudaGetLastError does not report it again.
 static cudaError_t told(cudaError_t error) {
     if (error != cudaSuccess) cudaGetLastError();
     return error;
 }
 
-// Make this rank's memory, in place of an earlier group's. `handle`, 64 bytes on this GPU, becomes
-// what other processes can map it by.
+// Allocate this rank's memory, and free that of an earlier group. Write the handle by which other
+// processes can map it to `handle`, 64 bytes on this GPU.
 extern "C" cudaError_t share_memory(unsigned char* handle, cudaStream_t stream) {
 #ifdef YAIE_EMULATOR
     return cudaErrorNotSupported;
@@ -143,7 +144,7 @@ extern "C" cudaError_t share_memory(unsigned char* handle, cudaStream_t stream) 
 #endif
 }
 
-// Map the memory of all ranks; `handles` are theirs, 64 bytes each.
+// Map the memory of all ranks. `handles` holds 64 bytes per rank, in the order of the ranks.
 extern "C" cudaError_t map_memory(const unsigned char* handles, int rank, int ranks,
                                   cudaStream_t stream) {
 #ifdef YAIE_EMULATOR
@@ -166,12 +167,12 @@ extern "C" cudaError_t map_memory(const unsigned char* handles, int rank, int ra
 #endif
 }
 
-// Let kernels that wait for a rank that has ended go on, with what they have. `any` is a tensor on
+// Release kernels that wait for a rank that has ended; their sums will be wrong. `any` is any tensor on
 // this GPU.
 extern "C" cudaError_t stop_waiting(const unsigned char* any, cudaStream_t stream) {
     static const unsigned yes = 1;
     if (!num_ranks) return cudaSuccess;
-    cudaStream_t beside;  // the waiting kernels hold `stream`
+    cudaStream_t beside;  // the waiting kernels occupy `stream`
     cudaError_t error = cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking);
     if (error != cudaSuccess) return error;
     error = cudaMemcpyAsync(&mapped.of[own_rank]->stop, &yes, sizeof(yes), cudaMemcpyHostToDevice,
@@ -197,7 +198,7 @@ static cudaError_t launch(T* x, int count, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-// x [ranks, count]; `memory` holds `ranks` of Memory, zeros at first. It is done `times` times.
+// x [ranks, count]; `memory` holds one Memory per rank, all 0 at first. Computes `times` all-reduces.
 template <typename T>
 static cudaError_t launch_rows(T* x, unsigned char* memory, int count, int ranks, int times,
                                cudaStream_t stream) {

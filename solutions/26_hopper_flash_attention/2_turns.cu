@@ -31,8 +31,8 @@
 //             weights; the second still runs.
 //           - Consumers take turns to start products (ping-pong): while the tensor cores multiply for
 //             one, the other computes weights. Without turns both may do the same at the same time.
-//           - A thread block stays for many tiles. The producer finds the next one and loads its
-//             queries and keys, and their product runs, while the consumers store the last.
+//           - A thread block stays for many tiles. While the consumers store a tile's
+//             output, the queries and keys of the next tile are loaded and multiplied.
 //           Of three consumers, one whose rows see fewer keys than the last row skips the others.
 #include "flash/hopper/tiles.cuh"
 
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         return;
     }
     increase_registers<Size::REGISTERS>();
-    // One value for a warp, so that ptxas computes descriptors in registers that all lanes share.
+    // Broadcast to the warp, so that ptxas computes descriptors in registers that all lanes share.
     int consumer = __shfl_sync(ALL_LANES, threadIdx.x / WARP_GROUP, 0) - 1;
     int warp = threadIdx.x % WARP_GROUP / WARP;
     auto wait_for = [&](int load) {
@@ -163,20 +163,20 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     if (consumer == CONSUMERS - 1) end_turn(0);
     // exercise 26.2 end
     float scores[KEYS / 2] = {};
-    auto wait_for_work = [&](int count) -> const Work& {  // and its queries
+    auto wait_for_work = [&](int count) -> const Work& {  // and for its queries
         mbarrier_wait(&q_full[count % Q_STAGES], count / Q_STAGES % 2);
         return works[count % Q_STAGES];
     };
     auto queries = [&](int count) {
         return q_tiles + count % Q_STAGES * Size::Q_TILE + consumer * ROWS * DIM;
     };
-    auto begin_scores = [&](int count, int load) {  // of the first keys
+    auto begin_scores = [&](int count, int load) {  // with the first keys
         const T* k_tile = wait_for(load);
         wgmma_fence();
         multiply_keys<T, DIM, KEYS>(scores, queries(count), k_tile);
         wgmma_commit();
     };
-    // Of keys, to the last that this consumer sees. Of two, both compute all: it is no slower.
+    // Tiles of keys up to the last one that this consumer sees. Two consumers compute all: as fast.
     auto own_tiles = [&](const Work& work) {
         int own = min(ROWS, work.rows - consumer * ROWS);
         int last = work.sequence.first_row + consumer * ROWS + own - 1;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                : own <= 0     ? 0
                               : ceil_div(work.sequence.seen_by(last, flash.causal), KEYS);
     };
-    bool begun = false;  // whether the first scores of this work are there
+    bool begun = false;  // whether the first scores of this work are computed already
     for (;; ++count) {
         if (wait_for_work(count).head < 0) break;
         Work work = works[count % Q_STAGES];
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         int tiles = own_tiles(work), end = load + 2 * work.tiles;
         auto finish = [&] {
             store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
-            fence_proxy_async();  // before TMA writes where the output was
+            fence_proxy_async();  // before TMA overwrites the output's place
             mbarrier_arrive(&q_empty[count % Q_STAGES]);
         };
         if (tiles > 0) {

@@ -128,8 +128,8 @@ def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, fl
 
 
 def resident_mb(pid: int) -> dict[str, float]:
-    """What a process and those that it has started have in memory: all of their pages (RSS), and
-    those that several processes share divided among these (PSS). One that has ended has none."""
+    """The memory of a process and of those that it has started. RSS counts all of their pages; PSS
+    divides a shared page among the processes that share it. One that has ended counts as 0."""
     from yaie.bench.process import family
 
     found = {"rss": 0.0, "pss": 0.0}

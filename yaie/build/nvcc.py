@@ -18,7 +18,7 @@ from yaie.build.cache import Built, build_once, cache_root, content_hash, rememb
 from yaie.emulator.build import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 
-# Kernels may use what is constexpr of the C++ library, such as std::max.
+# Kernels may call constexpr functions of the C++ library, such as std::max.
 OPTIONS = ("-O3", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr")
 
 

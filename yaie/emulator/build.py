@@ -53,7 +53,7 @@ _GNU_KERNEL = [
     *(
         "-fno-ipa-icf",
         "-fno-schedule-insns2",
-    ),  # so do functions that are alike; a call has its line
+    ),  # equal functions are kept apart, and a call keeps its line
     "-fno-var-tracking",  # where variables are, of no use here, takes a third of the time
 ]
 _GNU_CHECKED = [
@@ -88,7 +88,7 @@ _CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no swi
 # Functions of the C library that store through pointers: what calls them calls the checker instead.
 _STORING = (*("modff", "modf", "frexpf", "frexp", "sincosf", "sincos"), "remquof", "remquo")
 _WRAP = [f"-Wl,--wrap={name}" for name in _STORING]
-_EXIT = "-Wl,--wrap=exit"  # which would end Python: runtime/calls.cpp ends the launcher instead
+_EXIT = "-Wl,--wrap=exit"  # exit() would end Python: runtime/calls.cpp ends the launcher instead
 
 # No library names another: what is loaded first is found by what comes after it.
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]

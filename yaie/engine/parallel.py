@@ -111,7 +111,7 @@ def together(
 ) -> Iterator[tuple[Ranks | None, Shard]]:
     """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
-    Where torchrun has started that many processes, rank 0's call returns, and the others end with
+    If torchrun has started that many processes, only rank 0's call returns; the others end with
     its engine. Yields the other ranks, to be closed in the end, and the part of the model that this
     process holds. The ranks are None if the size is 1, or if this process is one that was started
     here. If what follows fails, all ranks end.

@@ -1,4 +1,4 @@
-"""What requests ask, and which of them an engine takes. A server checks them without torch."""
+"""What a request may ask for, and which requests an engine takes. Checks them without torch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Processes that compute together: the ranks of a group of torch.distributed.
 
-Each rank is a fresh Python process, whether this one is a script, a notebook or a server; or all
-were started by torchrun, on one machine or several. It receives functions to call through a pipe,
-or a socket, and sends tensors to the other ranks by gloo, or between GPUs by NCCL. When this
+Each rank is a fresh Python process, whether this one is a script, a notebook or a server. Or
+torchrun has started all of them, on one machine or several. A rank receives functions to call by a
+pipe or a socket, and sends tensors to the other ranks by gloo, or between GPUs by NCCL. When this
 process ends, however it ends, the pipes close and the ranks end. When a rank fails, or a call is
 interrupted, all ranks are ended and the error is raised here.
 """
@@ -59,8 +59,8 @@ class Ranks:
             and that a full pipe may stay unread.
 
     Attributes:
-        joined_here: whether this process is rank 0 of a group, and has made it itself.
-        answering: whether this process is a rank that does what another asks it to.
+        joined_here: whether this process is rank 0 of a group that it has made.
+        answering: whether this process is a rank that executes the calls of rank 0.
     """
 
     joined_here = answering = False
@@ -253,18 +253,18 @@ class _Process(Child):
 
 
 class _Follower(_Process):
-    """A rank that torchrun has started: only the connection to it is this process's."""
+    """A rank that torchrun has started: this process only has a connection to it."""
 
     printed = ""
 
     def __init__(self, rank: int, timeout: float, pipe: Connection) -> None:
         self.rank, self.pipe = rank, pipe
         _limit_sends(pipe, timeout)
-        with as_socket(pipe) as end:  # else a message waits until the last one is acknowledged
+        with as_socket(pipe) as end:  # else a message waits until the one before it is acknowledged
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def end(self, patience: float) -> None:
-        """Let it end: torchrun waits for it."""
+        """Close the connection, so that it ends; torchrun waits for it."""
         self.hang_up()
 
     def ended(self) -> str:
@@ -294,13 +294,13 @@ def _limit_sends(pipe: Connection, seconds: float) -> None:
 
 
 def _serve(handle: int, *group: Any) -> None:
-    """What a rank that this module has started does."""
+    """Run a rank that this module has started."""
     _answer(Connection(handle), *group)
 
 
 def follow(size: int, device: str, timeout: float) -> NoReturn:
-    """What a rank that torchrun has started does, unless it is rank 0: all that rank 0 asks, until
-    that closes its `Ranks`. Then the process ends."""
+    """Run a rank other than 0 that torchrun has started: execute the calls of rank 0 until it
+    closes its `Ranks`. Then the process ends."""
     rank = int(os.environ["RANK"])
     _join(rank, size, device, None, timeout)
     host, port, key = distributed_c10d._get_default_store().get(MEETING).decode().split()
@@ -340,7 +340,7 @@ def _answer(pipe: Connection, *group: Any) -> None:
 
 def _join(rank: int, size: int, device: str, meeting: str | None, timeout: float) -> None:
     """Become a rank of the group whose members find each other through the file `meeting`, with an
-    equal share of this machine's threads; or, without one, as torchrun's environment says."""
+    equal share of this machine's threads. Without a file, torchrun's environment says how to."""
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":

@@ -183,7 +183,7 @@ class Request:
 
     @cached_property
     def generator(self) -> torch.Generator:
-        """What draws its random numbers; made where they are drawn, which is not in a server."""
+        """Draws its random numbers. Made at first use, so that a server need not import torch."""
         import torch
 
         generator, seed = torch.Generator(), self.params.seed

@@ -19,7 +19,7 @@ def share_processors(environment: MutableMapping[str, str]) -> None:
 
 
 def return_freed_memory() -> None:
-    """Give the system back what loading a model has freed, which C's allocator otherwise keeps."""
+    """Return memory that has been freed to the system; C's allocator otherwise keeps it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)

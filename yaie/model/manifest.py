@@ -10,7 +10,7 @@ from typing import Any
 from yaie.model.config import read_json
 
 MANIFEST = "yaie.json"
-GGUF_FILE = "model.gguf"  # in a folder that was made of one
+GGUF_FILE = "model.gguf"  # in a folder that was made from a GGUF file
 
 
 class DamagedModel(ValueError):

@@ -19,7 +19,7 @@ from yaie.ops.cuda.launching import SUFFIXES, call, launch
 from yaie.ops.registry import Unsupported, announce
 
 PEERS = "peers/all_reduce.cu"
-MOST_SENT = 1 << 20  # bytes that a rank sends its peers, up to which that is faster than NCCL
+MOST_SENT = 1 << 20  # bytes that a rank sends its peers; NCCL is faster for more
 _handles: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor | None] = WeakKeyDictionary()
 
 
@@ -57,8 +57,8 @@ class VocabularyParallel(Linear):
 def all_reduce(x: torch.Tensor) -> None:
     """Add up the x of all ranks, in place; the result has the same bits on every rank.
 
-    A small tensor on a GPU is written into the memory of the other GPUs, where they have access to
-    each other; the first call finds out. Anything else is sent by NCCL or gloo.
+    A small tensor on a GPU is written into the memory of the other GPUs, if GPUs can access each
+    other's memory, which the first call finds out. Anything else is sent by NCCL or gloo.
     """
     sent = x.nbytes * (dist.get_world_size() - 1)
     whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
@@ -69,7 +69,7 @@ def all_reduce(x: torch.Tensor) -> None:
 
 
 def _has_peers(device: torch.device) -> bool:
-    """Whether the ranks can write into each other's memory: once per group, they try."""
+    """Whether the ranks can write into each other's memory. They try it once per group."""
     group, shard = dist.group.WORLD, own_shard()
     if group not in _handles:
         on_one_host = int(os.environ.get("LOCAL_WORLD_SIZE", shard.size)) == shard.size
@@ -90,7 +90,7 @@ def _has_peers(device: torch.device) -> bool:
 
 
 def stop_waiting() -> None:
-    """Let kernels on this GPU that wait for a rank that has ended go on."""
+    """Release kernels on this GPU that wait for a rank that has ended."""
     for handle in _handles.values():
         if handle is not None:
             call(PEERS, "stop_waiting", handle)

@@ -318,7 +318,7 @@ RUN k<<<1, 32, 0, stream>>>(x, out + 32, 1); k<<<1, 32, 0, stream>>>(out + 32, o
 //! race @both: both<<<1, 32, 0, stream>>>(x, out);
 
 //: two_words
-// The loop of atomicCAS for two words, which are both read first.
+// A loop of atomicCAS for each of two words; both words are read first.
 //= out[0] == 64 and out[1] == 128
 __device__ void raise(int* word, int seen, float by) {
     for (int expected = seen + 1; seen != expected;) {

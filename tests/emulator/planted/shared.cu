@@ -329,7 +329,7 @@ __global__ void k(const float* x, float* out) {
 RUN k<<<1, 96, 0, stream>>>(x, out);
 
 //: tile
-// What tensor cores take of a matrix: from a multiple of 32 bytes on, rows a multiple of 16 bytes apart.
+// A tile for tensor cores begins at a multiple of 32 bytes, and its rows are a multiple of 16 bytes apart.
 //= (out[:16] == x[0] * 32).all()
 __global__ void k(const float* x, float* out) {
     __shared__ alignas(32) __half a[16 * 24 + 8];

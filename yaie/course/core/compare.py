@@ -59,7 +59,7 @@ def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str
 
 
 def sentence(what: str, problem: str) -> str:
-    """ "the values of match(…)" and "is [1], expected [2]" as a sentence: here with "are"."""
+    """Join a subject and a problem, with "are" or "have" for "is" or "has" if it is plural."""
     head = _HEAD.match(what)
     if head and _PLURAL.search(head[0]):
         problem = _VERB.sub(lambda verb: {"is": "are", "has": "have"}[verb[0]], problem)

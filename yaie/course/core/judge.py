@@ -53,14 +53,14 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """What came, what was wanted, and what to mend."""
+        """What was computed, what was expected, and how to mend it."""
         fact = self.fact
         told = self.mistake.sentence if self.mistake else fact.because
         lines = sentence(fact.what, fact.problem).splitlines()
         place = str(self.case)
         head = f"{place}: {lines[0]}" if place else lines[0]
         word = r"(?![a-z] (?:is|of|and) )[a-z]+\b(?!\s*[=<>(.\[])" if place else "the "
-        if re.match(word, head):  # a word, no name
+        if re.match(word, head):  # a word, not a name
             head = head[:1].upper() + head[1:]
         if len(lines) > 1:  # a finding, with its source line below
             return "\n".join(filter(None, [head, *lines[1:], told]))

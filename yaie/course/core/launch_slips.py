@@ -30,9 +30,9 @@ def off_the_stream(code: str) -> tuple[int, str] | None:
 
 
 def other_size(finding: Finding, source: str, launcher: str, arguments: Sequence[Any]) -> str:
-    """Of an access past the end: that it is larger than an element, which may be the reason.
+    """Say of an access past the end that it is larger than an element, which may be the reason.
 
-    An asynchronous copy moves 16 bytes of any type, and what a header does is meant.
+    Says nothing of asynchronous copies, which move 16 bytes of any type, nor of what a header does.
 
     Args:
         arguments: of the launcher, tensors and numbers.

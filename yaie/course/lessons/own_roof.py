@@ -237,7 +237,7 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
     from gguf.quants import dequantize
 
     weights, calls, found = 0.05 * torch.randn(rows, SIZE), {}, {}
-    x = torch.randint(-127, 128, (1, SIZE)) / 64  # which products of 4 bits round to itself
+    x = torch.randint(-127, 128, (1, SIZE)) / 64  # 8 bits hold these numbers exactly
     x[:, ::32] = 127 / 64
     for form in ("float32", "float16", "bfloat16", *GROUPS):
         if form in GROUPS:

@@ -3,9 +3,9 @@
     python -m yaie.course.lessons.working_sets --output 09_working_sets_h200.json
 
 A working set is read, or copied from one half to the other, again and again. As long as it fits in
-a cache, memory is not asked. On a GPU one launch goes over it many times, since a launch alone
-takes as long as reading 10 MiB; of a few shapes of the launch the fastest counts. On a CPU one core
-reads, and its own time counts, whatever else runs.
+a cache, nothing is read from memory. On a GPU one launch goes over it many times, since a launch
+alone takes as long as reading 10 MiB; the fastest of a few launch shapes counts. On a CPU one core
+reads, and only the time of its own thread is counted, so other processes add nothing to it.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
     before, dear = None, []
     for row, access in enumerate(accesses):
         middle, what = grid.middle(row), f"{access.memory} {access.kind}"
-        several = f"{times[row]} {what}s"  # that cost the same
+        several = f"{times[row]} {what}s"  # the number of rows that cost the same
         if access.line != before:
             text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, style.SMALL)
             page.note(MARGIN + 0.25, middle, str(access.line), "right")

@@ -180,7 +180,7 @@ def _draw_bar(grid: Grid, row: float, p: float, old: float, scale: float) -> Non
         if end + style.text_width(label, 7) > grid.x(scale):
             end, look = grid.x(length), {"color": style.PAPER, "ha": "right"}
             if end - 0.1 - style.text_width(label, 7) < grid.x(outline) < end:
-                end = grid.x(outline)  # left of the outline, which would strike it through
+                end = grid.x(outline)  # left of the outline, which would cross the label
             end -= 0.05
         grid.ax.put(end, grid.middle(row), label, 7, zorder=6, **look)
 

@@ -1,7 +1,7 @@
 // Replaces NVIDIA's cuda_runtime.h: CUDA C++ for an ordinary C++ compiler.
 #pragma once
 
-#define _GLIBCXX_BITS_SPECFUN_H  // <cmath> without Bessel functions and their like, half of its cost
+#define _GLIBCXX_BITS_SPECFUN_H  // <cmath> without Bessel and similar functions compiles in half the time
 #include <assert.h>
 #include <float.h>
 #include <stdint.h>

@@ -119,8 +119,8 @@ void Async::issue(Flight flight) {
     if (core_.attention) core_.attend(flights_.empty() ? nullptr : flights_.back().site);
 }
 
-// An operation that a group completes stays until it is waited for. Where an mbarrier waits for the copies
-// of a thread, one that waits for fewer of them comes first.
+// An operation that completes by a group stays in the list until it is waited for. If several mbarriers
+// wait for copies of one thread, the one that waits for fewer of them completes first.
 void Async::land_at(size_t index) {
     auto is_earlier = [&, last = index](const Flight& one) {
         return !one.moves() && !flights_[last].moves() && one.by == flights_[last].by;

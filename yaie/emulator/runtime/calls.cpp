@@ -232,7 +232,7 @@ void emulator_end() {
     watch_call(false);
 }
 
-// What a launcher calls in place of exit(), which would end Python.
+// Launchers call this in place of exit(), which would end Python.
 void __wrap_exit(int status) {
     Failure failure = failure_at(Kind::launcher_fault, 719, __builtin_return_address(0));
     snprintf(failure.text, sizeof(failure.text), "exit(%d) was called", status);

@@ -52,5 +52,6 @@ EVENT(void, found, (Core& core, const Failure& failure))
 // Calls of the host.
 EVENT(void, allocated, (const Allocation& memory))
 EVENT(bool, freed, (const Allocation& memory))  // whether it keeps the memory for a while
-// Whether bytes that begin in device memory end in it, and may be there; they are read or written.
+// Whether a copy may read or write these bytes. Bytes that begin in device memory must end in it, and the
+// copy must not take them for the host's.
 EVENT(bool, host_copies, (const void* begin, size_t size, bool writes, bool on_host))

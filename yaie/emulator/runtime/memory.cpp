@@ -19,7 +19,7 @@ const size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-// Of the host's memory nothing is wrong for a copy; of the device's the observer knows.
+// Whether a copy may read or write these bytes, as far as the observer knows.
 bool is_valid(const void* begin, size_t bytes, bool writes, bool on_host) {
     return !observer || observer->host_copies(begin, bytes, writes, on_host);
 }
@@ -45,7 +45,7 @@ using namespace emulator;
 
 extern "C" {
 
-// Ends where its pages end, and holds NaN.
+// The memory ends where its pages end, and is filled with NaN.
 int emulator_allocate(void** pointer, size_t bytes, int on_host) {
     *pointer = nullptr;
     if (!bytes) return 0;

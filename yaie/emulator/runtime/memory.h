@@ -15,7 +15,7 @@ struct Allocation {
 
 extern std::vector<Allocation> allocations;  // that were not freed, of all calls
 
-// Bytes around each that are not accessible: what misses it by less hits nothing else.
+// Inaccessible bytes before and after each allocation: an access that misses it by less hits no other.
 constexpr size_t allocation_gap = 1 << 23;
 const Allocation* allocation_near(const void* address);
 void release(const Allocation& one);

@@ -35,7 +35,7 @@ void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order) {
 
 namespace {
 
-constexpr size_t most_open = 8;  // loads of a thread, each of which an atomicCAS may follow
+constexpr size_t most_open = 8;  // loads per thread that an atomicCAS may still follow
 
 Touch touch_of(Access kind, Manner manner, bool fenced) {
     if (manner == Manner::copying || manner == Manner::bulk) return Touch::in_flight;
@@ -212,7 +212,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         stored_.finding.says("lost");
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
     }
-    // One of a load and an atomic operation that meet, if an atomicCAS of its thread may follow.
+    // If a load and an atomic operation conflict: the load, if an atomicCAS of its thread may follow.
     auto plain_load = [&](const Stamp& one, const Stamp& other) -> const Stamp* {
         if (other.touch() == Touch::load && one.touch() == Touch::atomic && !by_agent) return &other;
         const bool present = one.block == next_block_ && one.thread < core.slots;

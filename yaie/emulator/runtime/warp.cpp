@@ -167,7 +167,7 @@ void Core::evaluate(uint32_t warp, uint32_t lanes) {
 
 }  // namespace emulator
 
-// What the hardware does not load or store as a tile of wmma.
+// Report a tile of wmma that the hardware cannot load or store.
 extern "C" void emulator_refuse_tile(const void* tile, size_t row_bytes) {
     using namespace emulator;
     const void* site = __builtin_return_address(0);

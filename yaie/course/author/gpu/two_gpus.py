@@ -3,16 +3,16 @@
     python tests/tiny.py build/tiny && python -m yaie.course.author.gpu.two_gpus --model build/tiny
 
 - peers: thousands of all-reduces in each other's memory, of random sizes, with ranks that are late,
-  launched one by one and from CUDA graphs, have the bits of a sum in the order of the ranks;
+  launched one by one and from CUDA graphs, give the same bits as a sum in the order of the ranks;
 - sizes: an all-reduce alone, through NCCL and through the memory of peers;
 - steps: decode steps and a prompt of a model with the sizes of Llama 3.1 8B and random weights, in
   bfloat16, on one GPU, and on two with NCCL and with the memory of peers: launched kernel by
-  kernel, and as a CUDA graph that holds the sends as well;
+  kernel, and as a CUDA graph that contains the communication as well;
 - tokens: an engine on one GPU and an engine on two give the same greedy tokens in float32;
-- dead: a rank that dies is an error within seconds.
+- dead: when a rank dies, the others raise an error within seconds.
 
 Every row is printed and saved as it comes. The status is 1 if anything is wrong. With
-`--device cpu` the same runs in processes on a CPU, at sizes that mean nothing.
+`--device cpu` the same runs in processes on a CPU, at sizes that are too small to time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Record:
         self.save()
 
     def note(self, name: str, what: Any, fault: bool = False) -> None:
-        """Note a fact of correctness; it may be a fault."""
+        """Record a fact about correctness, which may be a fault."""
         self.found["correctness"][name] = what
         if fault:
             self.found["faults"].append(f"{name}: {what}")
@@ -125,7 +125,7 @@ def dead_rank(record: Record, device: str, model: str) -> None:
 
 
 def peers(record: Record, device: str, _: str | None) -> None:
-    """Whether ranks have access to each other's memory, and whether what they add up is right."""
+    """Whether ranks have access to each other's memory, and whether their sums are right."""
     with Ranks(2, device=device, timeout=60.0) as ranks:
         access = ranks.run(access_of_a_rank)
         refused = device == "cuda" and any(not able for able, _ in access)
@@ -165,23 +165,23 @@ def steps(record: Record, device: str, _: str | None) -> None:
 # --------------------------------------------------------------------------- in each rank
 
 _model: Llama | None = None
-_logits: dict[str, torch.Tensor] = {}  # of a step, by NCCL
+_logits: dict[str, torch.Tensor] = {}  # of each step, added up by NCCL
 
 
 def own_device() -> torch.device:
-    """Of this rank."""
+    """This rank's device."""
     return (
         torch.device("cuda", own_shard().rank) if torch.cuda.is_available() else torch.device("cpu")
     )
 
 
 def take(way: str) -> None:
-    """Let small tensors be added up in this way."""
+    """Choose how small tensors are added up."""
     parallel.MOST_SENT = WAYS.get(way, 0)
 
 
 def access_of_a_rank() -> tuple[bool, list[str]]:
-    """Whether this rank has access to its peers' memory, and what was said about it."""
+    """Whether this rank has access to its peers' memory, and the warnings about it."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         take("peers")
@@ -198,7 +198,7 @@ def access_of_a_rank() -> tuple[bool, list[str]]:
 
 
 def count_wrong(batches: int, replays: int) -> int:
-    """How many all-reduces of peers have other bits than a sum in the order of the ranks."""
+    """How many all-reduces of peers differ in a bit from a sum in the order of the ranks."""
     take("peers")
     shard, device = own_shard(), own_device()
     alike = torch.Generator().manual_seed(7)  # the same on all ranks
@@ -208,7 +208,7 @@ def count_wrong(batches: int, replays: int) -> int:
     def drawn(n: int) -> int:
         return int(torch.randint(n, (), generator=alike))
 
-    def sleep() -> None:  # some rank is late
+    def sleep() -> None:  # so that some ranks are late
         if device.type == "cuda" and torch.rand((), generator=own) < 0.3:
             torch.cuda._sleep(int(torch.randint(200_000, (), generator=own)))
 
@@ -252,7 +252,7 @@ def count_wrong(batches: int, replays: int) -> int:
             x.normal_()
         sleep()
         replay()
-        if number % 4 == 3:  # between checks the ranks wait for nothing else
+        if number % 4 == 3:  # between checks only the all-reduces synchronize ranks
             wrong += check(given, got)
     return wrong
 
@@ -381,7 +381,7 @@ def run(model: str | None, device: str, only: str | None, output: Path | None) -
     for name in (only or ",".join(PARTS)).split(","):
         begun = time.monotonic()
         if name in ("tokens", "dead") and model is None:
-            faults.append(f"{name}: a model is wanted")
+            faults.append(f"{name}: a model is needed")
         elif found["machine"]["gpus"] > 1 or name == "steps":
             try:
                 PARTS[name](record, device, model)
@@ -391,7 +391,7 @@ def run(model: str | None, device: str, only: str | None, output: Path | None) -
             record.save()
             print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
         if name == "peers" and faults:
-            WAYS.pop("peers")  # which would only wait, or be wrong
+            WAYS.pop("peers")  # the other parts would hang, or be wrong
     return found
 
 

@@ -156,7 +156,7 @@ def observe_error(
     kinds = {"Unsupported": Unsupported, "ValueError": ValueError, "RuntimeError": RuntimeError}
     because = "Only Unsupported means that another back end may be tried."
     if case.raises == "Unsupported":
-        because = "The last of the order has no next one: what it raises goes to the caller."
+        because = "No back end follows the last of the order, so its error goes to the caller."
     see.raises("the call", kinds.get(case.raises, NotImplementedError), call, because)
     told = str(errors[0]) if errors else ""
     missing = [word for word in case.says if word not in told]

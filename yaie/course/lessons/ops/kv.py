@@ -168,8 +168,8 @@ def copy_blocks_cuda(
 ) -> None:
     """`copy_blocks` by the CUDA C++ kernel: on a GPU, or on a CPU emulated.
 
-    In place, for a list of pools with one per layer, by int64 pairs: the interface of vLLM's
-    `copy_blocks`. Others take one tensor, or return a copy, which needs a second cache.
+    It has the interface of vLLM's `copy_blocks`: in place, with a list of pools, one per layer,
+    and int64 pairs. Other interfaces take one tensor, or return a copy, which needs a second cache.
     """
     copy_blocks(key_pools, value_pools, block_mapping, backend="cuda")
 

@@ -12,7 +12,7 @@ EMULATOR_INLINE void memcpy_async(const Group& group, To* to, const From* from, 
     __pipeline_commit();
 }
 
-// As many elements as both layouts have, by number.
+// Counts are in elements; the smaller of the two counts is copied.
 template <class Group, class T>
 EMULATOR_INLINE void memcpy_async(const Group& group, T* to, size_t to_count, const T* from,
                                   size_t from_count) {

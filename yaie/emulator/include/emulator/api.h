@@ -63,7 +63,7 @@ void emulator_cluster_dims(unsigned x, unsigned y, unsigned z);
 void emulator_cluster_arrive(int releases);
 void emulator_cluster_wait(int acquires);
 int emulator_is_cooperative(void);
-void emulator_refuse_tile(const void* tile, size_t row_bytes);  // of wmma
+void emulator_refuse_tile(const void* tile, size_t row_bytes);  // a tile of wmma
 // In checked mode: a local variable, of elements of `item` bytes, without a value if it has a name; its end.
 void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)
     __attribute__((nothrow));

@@ -74,7 +74,7 @@ def copy_blocks(
 ) -> None:
     """Copy blocks in every pool, all layers in one launch. See `lessons.ops.kv`."""
     pools = [*key_pools, *value_pools]
-    # There may be a hundred pools, and Python's loops take longer than the kernel: so `map`.
+    # With a hundred pools, loops in Python take longer than the kernel, so this uses `map`.
     if not all(map(torch.Tensor.is_contiguous, pools)):
         raise Unsupported("pools must be contiguous")
     sizes = {nbytes // shape[0] if shape[0] else 0 for nbytes, shape in map(_extent, pools)}
