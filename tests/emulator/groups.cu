@@ -76,7 +76,7 @@ __global__ void scans(const int* x, int* out) {
 __global__ void reverse(const int* x, int* out, int n) {
     extern __shared__ int staged[];
     auto block = cg::this_thread_block();
-    cg::memcpy_async(block, staged, n + 1, x, n);  // by elements: as many as both have
+    cg::memcpy_async(block, staged, n + 1, x, n);  // counts of elements: the smaller one is copied
     cg::wait(block);
     cg::memcpy_async(block, staged, x, n * sizeof(int));
     cg::wait(block);

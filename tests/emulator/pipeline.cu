@@ -1,4 +1,4 @@
-// libcu++'s pipelines: of one thread, of a thread block, and of a warp that produces for another.
+// libcu++'s pipelines: for one thread, for a thread block, and for a warp that produces for another.
 #include <cooperative_groups.h>
 #include <cuda/pipeline>
 

@@ -29,13 +29,13 @@ class SamplingParams:
         min_p: keep tokens at least this fraction as likely as the most likely one.
         repetition_penalty: divides positive logits of tokens seen before, multiplies negative
             ones; 1 does nothing.
-        frequency_penalty, presence_penalty: taken from the logit of every token generated before:
-            the first once for each time, the second once. From -2 to 2.
+        frequency_penalty, presence_penalty: subtracted from the logits of tokens generated before;
+            frequency_penalty once per occurrence, presence_penalty once. From -2 to 2.
         logit_bias: added to the logits of some tokens, from -100 to 100; a mapping from token ids,
             kept as pairs.
         seed: the same seed gives the same tokens, whatever else is in the batch, up to rounding:
-            beside other requests, a prompt may be cut into different chunks. A GPU gives other
-            tokens than a CPU: its kernel looks up the random number in another order of tokens.
+            beside other requests, a prompt may be cut into different chunks. A GPU and a CPU give
+            different tokens, because they look up the random number in different token orders.
         max_tokens: the most tokens to generate.
         min_tokens: until there are this many, no end token can be chosen, and stop strings that end
             before are part of the text.

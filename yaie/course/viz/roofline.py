@@ -175,7 +175,7 @@ class _Plot:
             turned = {"rotation": angle, "rotation_mode": "anchor"}
             page.put(x - 0.12, y - 0.16, text, ha="center", **turned)
             along, half = math.radians(angle), style.text_width(text) / 2
-            for i in range(-4, 5):  # labels keep off it
+            for i in range(-4, 5):  # labels must not overlap it
                 dx, dy = (i / 4 * half * f(along) for f in (math.cos, math.sin))
                 near = (x - 0.12 + dx, y - 0.18 - dy)
                 self.taken.append((near[0] - 0.06, near[1] - 0.08, near[0] + 0.06, near[1] + 0.08))

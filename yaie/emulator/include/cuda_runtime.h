@@ -25,7 +25,7 @@
 #define __CUDA_ARCH__ 800
 #define CUDART_VERSION 13000
 
-#define __global__ __attribute__((noinline))  // so that each of its instructions has a line
+#define __global__ __attribute__((noinline))  // so that each instruction has a line
 #define __device__
 #define __host__
 #define __constant__

@@ -44,7 +44,7 @@ PLANNED = [  # each brings one new thing
     Shape(4, 10),  # a last tile of keys that is short
     Shape(6, 8),  # and of queries
     Shape(3, 5, causal=True),  # a past, and a mask that cuts the first tile
-    Shape(5, 14, causal=True, tile_q=3),  # tiles that are seen whole
+    Shape(5, 14, causal=True, tile_q=3),  # tiles that the mask leaves whole
     Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
     Shape(1, 9, 3, 1, 8, causal=True, tile_q=16),  # a decode step
     Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
