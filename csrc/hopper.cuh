@@ -102,9 +102,10 @@ __device__ __forceinline__ int cluster_rank() {  // of this thread block
     return rank;
 }
 // Arrive at the mbarrier at the same place in another thread block's shared memory. Only the threads of
-// that block can wait there. The arrival is relaxed: it says that a stage has been read, so no stores need
-// an order. A release for the cluster would wait until all SMs see this thread's stores (MEMBAR.ALL.GPU in
-// machine code), which in each step of cluster.cu takes as long as the products.
+// that block can wait there. The arrival is relaxed: it says that wgmma has read a stage, whose reads are
+// complete after wgmma_wait, and orders no loads or stores of the thread. A release for the cluster
+// would wait until all SMs see the thread's stores (MEMBAR.ALL.GPU in machine code), which in each step
+// of cluster.cu takes as long as the products.
 __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) {
     asm volatile(
         "{\n"

@@ -43,7 +43,9 @@ static inline void round_row(const float* x, int64_t size, Rounded* to) {
             Floats value = load<Floats>(x + i);
             high = larger(high, larger(value, -value));
         }
-        float most = largest(high), by = most > 0.0f ? 127.0f / most : 0.0f;
+        float most = largest(high);
+        if (most < 1e-30f) most = 0.0f;  // 127 / most would be infinite
+        float by = most > 0.0f ? 127.0f / most : 0.0f;
         for (int i = 0; i < 32; i += LANES) {
             Floats whole = load<Floats>(x + i) * by + round;
             store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));

@@ -1,5 +1,4 @@
-// Copy blocks within the paged cache, rung 2 of 2: all pairs in parallel; the kernel that the
-// engine uses.
+// Copy blocks within the paged cache, rung 2 of 2: all pairs in parallel.
 //
 // Computes  block target = block source in every pool, for each pair, as if all sources were read
 //           before any target is written. No block may be the target of two pairs.
@@ -9,7 +8,7 @@
 // Moves     2 × pools × pairs × block_bytes, and 16 bytes per pair; each thread block reads all
 //           pairs
 // Oracle    indexing in PyTorch, equal in every bit (tests/test_kv_kernels.py)
-// Idea      in the engine's lists no block is both a source and a target, since copy-on-write
+// Idea      in a cache's lists no block is both a source and a target, since copy-on-write
 //           copies to a block that was just allocated, so all pairs can be copied in parallel. Each
 //           thread block checks this for its pair, and the host does not have to. Pairs that do
 //           share a block are left to the thread blocks of the first such pair, which copy them in

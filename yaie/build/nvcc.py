@@ -71,6 +71,12 @@ def has_host_compiler() -> bool:
     return any(name and shutil.which(name) for name in names)
 
 
+def host_compiler() -> list[str]:
+    """The flag for the C++ compiler that $CC names, unless nvcc's own $NVCC_CCBIN names one."""
+    chosen = None if os.environ.get("NVCC_CCBIN") else os.environ.get("CC")
+    return [f"-ccbin={chosen}"] if chosen else []
+
+
 @lru_cache(maxsize=4)
 def version(compiler: Path) -> str:
     """What nvcc says of itself, in one line."""
@@ -191,6 +197,7 @@ def build(
         kind = ["-shared", f"-L{compiler.parent.parent / 'lib'}"]
     command = [
         *(str(compiler), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
+        *host_compiler(),
         *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
         *(*kind, str(unit), "-o", str(target)),
     ]
