@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -403,6 +404,39 @@ def test_a_server_has_all_options_of_the_engine(invoke, monkeypatch):
         block_size=4, enable_prefix_caching=False, policy="lpm", kv_cache_dtype="fp8"
     )
     assert seen == [EngineConfig(), changed]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--restart",), "restart: torchrun"),
+        (("--tensor-parallel-size", "1"), "must be 2, .* got 1"),
+    ],
+)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_what_torchrun_does_not_go_with(invoke, monkeypatch, rank, options, said):
+    from yaie.server import run
+
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", rank), ("LOCAL_RANK", rank)):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(run, "serve", lambda *_, **__: pytest.fail("it serves"))
+    done = invoke("serve", *options)
+    assert isinstance(done.exception, ValueError)
+    assert re.search(said, str(done.exception))
+
+
+def test_a_server_has_the_size_of_torchrun(invoke, monkeypatch):
+    """But a variable that is left over is no torchrun."""
+    from yaie.server import run
+
+    seen = []
+    monkeypatch.setattr(run, "serve", lambda _, __, config, **o: seen.append(config))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert invoke("serve").exit_code == 0
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert invoke("serve").exit_code == 0
+    assert [config.tensor_parallel_size for config in seen] == [1, 2]
 
 
 def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):

@@ -429,7 +429,8 @@ def test_a_node_that_dies_is_told(untied_model, tmp_path):
 
 
 def test_torchrun_has_started_as_many_as_share_the_model(alone, untied_model, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
+    for name, value in (("WORLD_SIZE", "4"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=r"tensor_parallel_size must be 4, the number .* got 2"):
         LLM(untied_model, tensor_parallel_size=2)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 import time
+from multiprocessing.connection import Client
 from threading import Event, Thread
 from weakref import ref
 
@@ -15,7 +17,8 @@ import torch
 from torch import distributed as dist
 
 from yaie.engine import ranks as module
-from yaie.engine.ranks import RankFailed, Ranks, _limit_sends, _watch, before_leaving
+from yaie.engine.ranks import RankFailed, Ranks, _watch, before_leaving
+from yaie.engine.sending import accept, launched_ranks, limit
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +132,7 @@ def test_an_interrupt_ends_the_ranks(monkeypatch):
 
 def test_a_rank_that_does_not_read_is_an_error():
     with Ranks(1) as ranks:
-        _limit_sends(ranks._ranks[0].pipe, 0.1)  # of the messages, not of the start
+        limit(ranks._ranks[0].pipe, socket.SO_SNDTIMEO, 0.1)  # of the messages, not of the start
         ranks.post(time.sleep, 1000.0)
         with pytest.raises(RankFailed, match="rank 0 has left its messages unread"):
             ranks.post(len, bytes(2**24))
@@ -218,6 +221,99 @@ def test_what_holds_on_to_a_group_is_released_first():
     with Ranks(2, joined=True):
         pass
     assert released == [("kept", True)]
+
+
+@pytest.mark.parametrize("end", ["destroy_process_group", "_abort_process_group"])
+def test_kernels_are_released_before_their_group_ends(monkeypatch, end):
+    """And the group ends even if that fails: other kernels may be waiting in NCCL."""
+    calls = []
+
+    def fails():
+        calls.append("stop_waiting")
+        raise RuntimeError("no stream")
+
+    monkeypatch.setattr(module.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(module, "stop_waiting", fails)
+    monkeypatch.setattr(module, "_release", lambda: calls.append("release"))
+    with pytest.raises(RuntimeError, match="no stream"):
+        module._leave(lambda: calls.append(end))
+    assert calls == ["stop_waiting", "release", end]
+
+
+def test_a_rank_that_leaves_stops_waiting(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(module, "stop_waiting", lambda: stopped.append(dist.is_initialized()))
+    with Ranks(2, joined=True):
+        pass
+    assert stopped == [True]
+
+
+def test_a_rank_whose_first_one_is_gone_leaves_at_once(monkeypatch):
+    """When its step fails, and cannot be told."""
+    one, other = socket.socketpair()
+    ours, theirs = module.Connection(one.detach()), module.Connection(other.detach())
+    codes = []
+
+    def leave(code):
+        codes.append(code)
+        raise SystemExit
+
+    def fails():
+        ours.close()
+        raise ValueError("of the step")
+
+    monkeypatch.setattr(module.os, "_exit", leave)
+    monkeypatch.setattr(module.pickle, "loads", lambda _: (fails, (), False))
+    monkeypatch.setattr(Ranks, "answering", False)
+    ours.send_bytes(b"a call")
+    with pytest.raises(SystemExit):
+        module._answer(theirs)
+    assert codes == [1]
+    theirs.close()
+
+
+def test_strangers_are_turned_away_and_nobody_is_waited_for_longer_than_the_limit(monkeypatch):
+    monkeypatch.setattr("yaie.engine.sending.ANSWER_LIMIT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with pytest.raises(TimeoutError, match="a rank has not connected in time"):
+            accept(server, b"key", time.monotonic() - 1)
+        silent = socket.create_connection(address)
+        wrong = socket.create_connection(address)
+        wrong.sendall(b"\x00\x00\x00\x05wrong")
+        sent = []
+        knows = Thread(target=lambda: sent.append(Client(address, authkey=b"key")))
+        knows.start()
+        pipe = accept(server, b"key", time.monotonic() + 60)
+        knows.join(60)
+        sent[0].send(3)
+        assert pipe.recv() == 3
+        for end in (silent, wrong, pipe, sent[0]):
+            end.close()
+
+
+def test_torchrun_is_known_by_all_of_its_variables(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "0")
+    assert launched_ranks() == 1
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert launched_ranks() == 4
+
+
+def test_ranks_of_torchrun_are_joined_once(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("the first")
+
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(module, "_meet_followers", fails)
+    monkeypatch.setattr(Ranks, "_met", False)
+    with pytest.raises(RuntimeError, match="the first"):
+        Ranks(2, joined=True)
+    with pytest.raises(ValueError, match="the ranks that torchrun started have ended"):
+        Ranks(2, joined=True)
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,8 @@ def serve(
     chunked_prefill_size: Annotated[int | None, least(1, "Most tokens of a chunk.")] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[
-        int, Option(min=1, envvar="WORLD_SIZE", help="Processes that share the model.")
-    ] = 1,
+        int | None, least(1, "Processes that share the model.", "1, or as torchrun has started")
+    ] = None,
     shutdown_timeout: Annotated[int, Option(min=0, help="Seconds for answers to end.")] = 30,
     max_connections: Annotated[
         int | None, least(1, "Most open connections.", "as files can be open")
@@ -175,6 +175,7 @@ def serve(
     environment variable YAIE_API_KEY, is not.
     """
     from yaie.engine.config import OPTIONS, EngineConfig
+    from yaie.engine.sending import check_launched, launched_ranks
     from yaie.model.pull import model_name
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
@@ -184,13 +185,15 @@ def serve(
             raise ValueError("api_key: give it, or api_key_file, not both")
         api_key = api_key_file.read_text(encoding="utf-8").strip()
     elif context.get_parameter_source("api_key").name == "COMMANDLINE":
-        typer.echo(
-            "--api-key shows in the list of processes: YAIE_API_KEY or --api-key-file hide it",
-            err=True,
-        )
-    given = context.params | {"backend": back_ends(backend)}
+        said = "--api-key shows in the list of processes: YAIE_API_KEY or --api-key-file hide it"
+        typer.echo(said, err=True)
+    size = tensor_parallel_size or launched_ranks()
+    check_launched(size)  # or this rank would serve alone
+    if restart and launched_ranks() > 1:
+        raise ValueError("restart: torchrun starts the other ranks only once; leave it out")
+    given = context.params | {"backend": back_ends(backend), "tensor_parallel_size": size}
     config = EngineConfig(**{name: value for name, value in given.items() if name in OPTIONS})
-    if os.environ.get("RANK", "0") != "0":
+    if launched_ranks() > 1 and os.environ["RANK"] != "0":
         from yaie.engine.start import start_engine
 
         start_engine(model, config, exercise or exercises or None)  # and exit when rank 0's ends

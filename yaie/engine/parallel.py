@@ -22,8 +22,9 @@ import torch
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
-from yaie.engine.ranks import RankFailed, Ranks, follow, launched_ranks
+from yaie.engine.ranks import RankFailed, Ranks, follow
 from yaie.engine.request import Request, RequestOutput, StepOutput
+from yaie.engine.sending import check_launched, launched_ranks
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
 from yaie.model.shards import WHOLE, Shard
@@ -131,11 +132,7 @@ def together(
     if Ranks.answering:
         yield None, own_shard()
         return
-    if launched_ranks() not in (1, size):
-        raise ValueError(
-            f"tensor_parallel_size must be {launched_ranks()}, the number of processes that "
-            f"torchrun has started, got {size}"
-        )
+    check_launched(size)
     if launched_ranks() > 1 and os.environ["RANK"] != "0":
         follow(size, device.type, STEP_LIMIT)
     _check_gpus(int(os.environ.get("LOCAL_WORLD_SIZE", size)), str(device))
@@ -154,11 +151,9 @@ def _check_gpus(size: int, device: str) -> None:
             'device must be "cuda:0", or "cuda" where that is the current one, if several GPUs '
             f'share a model, got "{device}"'
         )
-    if torch.cuda.device_count() < size:
-        raise ValueError(
-            f"tensor_parallel_size must be at most {torch.cuda.device_count()}, the number of "
-            f"GPUs here, got {size}"
-        )
+    if (count := torch.cuda.device_count()) < size:
+        most = f"{count}, the number of GPUs here"
+        raise ValueError(f"tensor_parallel_size must be at most {most}, got {size}")
 
 
 @contextmanager

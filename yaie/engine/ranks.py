@@ -13,8 +13,8 @@ import contextlib
 import os
 import pickle
 import secrets
+import signal
 import socket
-import struct
 import sys
 import tempfile
 import time
@@ -22,9 +22,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Client, Connection, Listener, wait
+from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import MethodType
 from typing import Any, NoReturn
 from weakref import WeakMethod, ref
@@ -33,7 +33,7 @@ import torch
 from torch import distributed as dist
 from torch.distributed import distributed_c10d
 
-from yaie.engine.sending import Child, as_socket, pack
+from yaie.engine.sending import Child, accept, as_socket, launched_ranks, limit, pack
 from yaie.model.parallel import stop_waiting
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
@@ -63,7 +63,7 @@ class Ranks:
         answering: whether this process is a rank that executes the calls of rank 0.
     """
 
-    joined_here = answering = False
+    joined_here = answering = _met = False
 
     def __init__(
         self, size: int, *, device: str = "cpu", joined: bool = False, timeout: float = 60.0
@@ -82,7 +82,10 @@ class Ranks:
         meeting = str(Path(self._folder.name, "meeting"))
         self._threads = torch.get_num_threads()
         launched = joined and launched_ranks() > 1
+        if launched and Ranks._met:
+            raise ValueError("the ranks that torchrun started have ended with their only group")
         if launched:
+            Ranks._met = True
             self._ranks = _meet_followers(size, device, timeout)
         else:
             self._ranks = [
@@ -235,7 +238,7 @@ class _Process(Child):
         self.rank = rank
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
         super().__init__("yaie.engine.ranks", "_serve", arguments, self._output)
-        _limit_sends(self.pipe, timeout)
+        limit(self.pipe, socket.SO_SNDTIMEO, timeout)
 
     def receive(self) -> tuple[Any, _Failure | None]:
         """The next message, once there is one: a result, or how the rank failed."""
@@ -259,7 +262,7 @@ class _Follower(_Process):
 
     def __init__(self, rank: int, timeout: float, pipe: Connection) -> None:
         self.rank, self.pipe = rank, pipe
-        _limit_sends(pipe, timeout)
+        limit(pipe, socket.SO_SNDTIMEO, timeout)
         with as_socket(pipe) as end:  # else a message waits until the one before it is acknowledged
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -275,19 +278,17 @@ class _Follower(_Process):
 def _meet_followers(size: int, device: str, timeout: float) -> list[_Process]:
     """Join the group that torchrun has started; the other ranks connect to this one."""
     _join(0, size, device, None, timeout)
-    key = secrets.token_bytes(32)
-    with Listener((os.environ["MASTER_ADDR"], 0), backlog=size, authkey=key) as listener:
-        place = f"{listener.address[0]} {listener.address[1]} {key.hex()}"
-        distributed_c10d._get_default_store().set(MEETING, place)
-        pipes = [listener.accept() for _ in range(1, size)]
-    return sorted((_Follower(p.recv(), timeout, p) for p in pipes), key=lambda one: one.rank)
-
-
-def _limit_sends(pipe: Connection, seconds: float) -> None:
-    """Have writing to a full pipe raise BlockingIOError after this time without a reader."""
-    limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
-    with as_socket(pipe) as end:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    key, several = secrets.token_bytes(32), int(os.environ.get("LOCAL_WORLD_SIZE", size)) < size
+    try:
+        with socket.create_server(("" if several else os.environ["MASTER_ADDR"], 0)) as server:
+            told = f"{server.getsockname()[1]} {key.hex()}"
+            distributed_c10d._get_default_store().set(MEETING, told)
+            deadline = time.monotonic() + timeout
+            pipes = [accept(server, key, deadline) for _ in range(1, size)]
+        return sorted((_Follower(p.recv(), timeout, p) for p in pipes), key=lambda one: one.rank)
+    except BaseException:
+        _leave()
+        raise
 
 
 # ----------------------------------------------------------------------------- in every rank
@@ -303,16 +304,14 @@ def follow(size: int, device: str, timeout: float) -> NoReturn:
     closes its `Ranks`. Then the process ends."""
     rank = int(os.environ["RANK"])
     _join(rank, size, device, None, timeout)
-    host, port, key = distributed_c10d._get_default_store().get(MEETING).decode().split()
-    pipe = Client((host, int(port)), authkey=bytes.fromhex(key))
+    port, key = distributed_c10d._get_default_store().get(MEETING).decode().split()
+    pipe = Client((os.environ["MASTER_ADDR"], int(port)), authkey=bytes.fromhex(key))
     pipe.send(rank)
+    if current_thread() is main_thread():  # the closed pipe ends it
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
     _answer(pipe)
     sys.exit()
-
-
-def launched_ranks() -> int:
-    """How many processes torchrun has started, this one among them; 1 if it has not."""
-    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def _answer(pipe: Connection, *group: Any) -> None:
@@ -325,7 +324,7 @@ def _answer(pipe: Connection, *group: Any) -> None:
         while True:
             try:
                 message = pipe.recv_bytes()
-            except (EOFError, ConnectionResetError):
+            except (EOFError, OSError):
                 break
             function, arguments, wants_result = pickle.loads(message)
             result = function(*arguments)
@@ -333,7 +332,8 @@ def _answer(pipe: Connection, *group: Any) -> None:
                 pipe.send_bytes(pickle.dumps((result, None)))
     except BaseException:
         failure = _Failure(time.time(), traceback.format_exc(limit=-3).strip())
-        pipe.send_bytes(pickle.dumps((None, failure)))
+        with contextlib.suppress(OSError):  # rank 0 may be gone
+            pipe.send_bytes(pickle.dumps((None, failure)))
         os._exit(1)  # immediately: the others may be waiting for a tensor
     _leave()
 
@@ -341,7 +341,8 @@ def _answer(pipe: Connection, *group: Any) -> None:
 def _join(rank: int, size: int, device: str, meeting: str | None, timeout: float) -> None:
     """Become a rank of the group whose members find each other through the file `meeting`, with an
     equal share of this machine's threads. Without a file, torchrun's environment says how to."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // size))
+    if meeting:
+        torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":
         place = torch.device("cuda", rank if meeting else int(os.environ["LOCAL_RANK"]))
@@ -363,7 +364,7 @@ def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
         wait(pipes)
     ranks = group()
     if ranks is not None and ranks.is_open:
-        _abort()
+        _leave(distributed_c10d._abort_process_group)
 
 
 _to_release: list[WeakMethod] = []
@@ -383,14 +384,10 @@ def _release() -> None:
             release()
 
 
-def _abort() -> None:
+def _leave(end: Callable[[], None] = dist.destroy_process_group) -> None:
+    """Leave the group, if there is one; each of the three is done even if one before it fails."""
     if dist.is_initialized():
-        stop_waiting()
-        _release()
-        distributed_c10d._abort_process_group()
-
-
-def _leave() -> None:
-    if dist.is_initialized():
-        _release()
-        dist.destroy_process_group()
+        with contextlib.ExitStack() as last:
+            last.callback(end)
+            last.callback(_release)
+            stop_waiting()

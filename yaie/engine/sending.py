@@ -6,16 +6,20 @@ import contextlib
 import io
 import os
 import socket
+import struct
 import subprocess
 import sys
+import time
 from importlib.machinery import PathFinder
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing import AuthenticationError, Pipe
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
+
+ANSWER_LIMIT = 5.0  # seconds for who connects to show that it knows the key
 
 
 def pack(message: Any) -> bytes:
@@ -23,6 +27,19 @@ def pack(message: Any) -> bytes:
     stream = io.BytesIO()
     _Pickler(stream).dump(message)
     return stream.getvalue()
+
+
+def launched_ranks() -> int:
+    """How many processes torchrun has started, this one among them; 1 if it has not."""
+    is_rank = {"RANK", "LOCAL_RANK"} <= os.environ.keys()
+    return int(os.environ.get("WORLD_SIZE", 1)) if is_rank else 1
+
+
+def check_launched(size: int) -> None:
+    """Raise ValueError if torchrun has started another number of processes than share a model."""
+    if (started := launched_ranks()) not in (1, size):
+        wanted = f"{started}, the number of processes that torchrun has started"
+        raise ValueError(f"tensor_parallel_size must be {wanted}, got {size}")
 
 
 def search_path() -> list[str]:
@@ -83,6 +100,29 @@ class Child:
 def as_socket(pipe: Connection) -> socket.socket:
     """What a two-way pipe is, by another handle."""
     return socket.socket(fileno=os.dup(pipe.fileno()))
+
+
+def limit(pipe: Connection, option: int, seconds: float) -> None:
+    """Have reading (SO_RCVTIMEO) or writing (SO_SNDTIMEO) raise BlockingIOError after this time."""
+    with as_socket(pipe) as end:
+        time_value = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+        end.setsockopt(socket.SOL_SOCKET, option, time_value)
+
+
+def accept(server: socket.socket, key: bytes, deadline: float) -> Connection:
+    """Wait for a `Client` who knows the key; others are turned away."""
+    while True:
+        if not wait([server], max(0.0, deadline - time.monotonic())):
+            raise TimeoutError("a rank has not connected in time")
+        pipe = Connection(server.accept()[0].detach())
+        limit(pipe, socket.SO_RCVTIMEO, ANSWER_LIMIT)
+        try:
+            deliver_challenge(pipe, key)
+            answer_challenge(pipe, key)
+            limit(pipe, socket.SO_RCVTIMEO, 0.0)
+            return pipe
+        except (AuthenticationError, EOFError, OSError):
+            pipe.close()
 
 
 class _Pickler(cloudpickle.Pickler):

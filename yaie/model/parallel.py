@@ -72,9 +72,11 @@ def _has_peers(device: torch.device) -> bool:
     """Whether the ranks can write into each other's memory. They try it once per group."""
     group, shard = dist.group.WORLD, own_shard()
     if group not in _handles:
-        on_one_host = int(os.environ.get("LOCAL_WORLD_SIZE", shard.size)) == shard.size
-        reason = "" if on_one_host else "the ranks are on several hosts"
-        handle = torch.zeros(64, dtype=torch.uint8, device=device)
+        if int(os.environ.get("LOCAL_WORLD_SIZE", shard.size)) < shard.size:
+            announce("all_reduce", "cuda", "the ranks are on several hosts")
+            _handles[group] = None
+            return False
+        handle, reason = torch.zeros(64, dtype=torch.uint8, device=device), ""
         handles = handle.new_empty(64 * shard.size)
         for name, given in (("share", [handle]), ("map", [handles, shard.rank, shard.size])):
             try:
