@@ -140,7 +140,7 @@ class Calls:
             if not able:
                 raise jit.KernelError(f"{name} returned cudaErrorPeerAccessUnsupported (217)")
 
-        monkeypatch.setattr(parallel, "call", call)
+        monkeypatch.setattr("yaie.ops.cuda.launching.call", call)
 
 
 def test_ranks_try_once_and_a_fallback_is_announced(monkeypatch):

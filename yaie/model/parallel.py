@@ -12,11 +12,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import distributed as dist
 
-from yaie.build.jit import KernelError
 from yaie.model.linear import Linear
 from yaie.model.shards import WHOLE, Shard
-from yaie.ops.cuda.launching import SUFFIXES, call, launch
-from yaie.ops.registry import Unsupported, announce
+from yaie.ops.registry import announce
 
 PEERS = "peers/all_reduce.cu"
 MOST_SENT = 1 << 20  # bytes that a rank sends its peers; NCCL is faster for more
@@ -37,11 +35,10 @@ class RowParallel(Linear):
 
 
 class VocabularyParallel(Linear):
-    """A layer of which each rank has some outputs, and all of which every rank wants.
+    """A layer of which each rank has some outputs, and all of which every rank wants: the logits.
 
-    That is how logits are computed. Each rank reads only its part of the matrix, and
-    only the few rows that are sampled from are sent. Every rank ends up with the same bits, so all
-    of them sample the same token without sending it.
+    Each rank reads only its part of the matrix, and only the few rows that are sampled from are
+    sent. Every rank ends up with the same bits, so all sample the same token without sending it.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,16 +57,20 @@ def all_reduce(x: torch.Tensor) -> None:
     A small tensor on a GPU is written into the memory of the other GPUs, if GPUs can access each
     other's memory, which the first call finds out. Anything else is sent by NCCL or gloo.
     """
-    sent = x.nbytes * (dist.get_world_size() - 1)
-    whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
-    if x.is_cuda and 0 < sent <= MOST_SENT and whole and _has_peers(x.device):
-        launch(PEERS, "all_reduce", x.dtype, x, x.numel())
-    else:
-        dist.all_reduce(x)
+    if x.is_cuda:
+        from yaie.ops.cuda.launching import SUFFIXES, launch  # one GPU starts without it
+
+        sent = x.nbytes * (dist.get_world_size() - 1)
+        whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
+        if 0 < sent <= MOST_SENT and whole and _has_peers(x.device):
+            return launch(PEERS, "all_reduce", x.dtype, x, x.numel())
+    dist.all_reduce(x)
 
 
 def _has_peers(device: torch.device) -> bool:
     """Whether the ranks can write into each other's memory. They try it once per group."""
+    from yaie.ops.cuda.launching import call
+
     group, shard = dist.group.WORLD, own_shard()
     if group not in _handles:
         if int(os.environ.get("LOCAL_WORLD_SIZE", shard.size)) < shard.size:
@@ -81,7 +82,7 @@ def _has_peers(device: torch.device) -> bool:
         for name, given in (("share", [handle]), ("map", [handles, shard.rank, shard.size])):
             try:
                 call(PEERS, f"{name}_memory", *given)
-            except (KernelError, Unsupported) as error:
+            except RuntimeError as error:  # a KernelError, or no compiler
                 reason = reason or str(error)
             dist.all_gather_into_tensor(handles, handle)
         if not smallest(not reason, shard, device):  # then none of them does
@@ -93,6 +94,8 @@ def _has_peers(device: torch.device) -> bool:
 
 def stop_waiting() -> None:
     """Release kernels on this GPU that wait for a rank that has ended."""
+    from yaie.ops.cuda.launching import call
+
     for handle in _handles.values():
         if handle is not None:
             call(PEERS, "stop_waiting", handle)
@@ -100,9 +103,7 @@ def stop_waiting() -> None:
 
 def own_shard() -> Shard:
     """What this process holds: a part if it is one of a group, everything otherwise."""
-    if not dist.is_initialized():
-        return WHOLE
-    return Shard(dist.get_rank(), dist.get_world_size())
+    return Shard(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else WHOLE
 
 
 def smallest(number: int, shard: Shard, device: torch.device) -> int:
