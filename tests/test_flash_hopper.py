@@ -97,7 +97,7 @@ PLANTED = {
         "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 384",
     ),
     "no fence after the output": (
-        "fence_proxy_async();  // before TMA writes where the output was", "",
+        "fence_proxy_async();  // before TMA overwrites the output's place", "",
         "load_queries", "asynchronously writes .*, which .* writes .* no fence.proxy.async stands",
     ),
     "the other phase": (
