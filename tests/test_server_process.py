@@ -188,8 +188,10 @@ def test_it_serves_when_its_engine_is_warm(served, monkeypatch, capsys):
 def test_a_signal_while_the_model_is_loaded_ends_both(tiny_model, end):
     command = [sys.executable, "-m", "yaie", "serve", str(tiny_model), "--port", "0"]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+        # A shell's background jobs, and what they start, ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     with killed_after(90, server):
         assert server.stdout.readline().startswith("loading")
         wait_until(lambda: any(b"yaie.server.loop" in command_of(c) for c in children(server.pid)))
