@@ -42,12 +42,12 @@ static_assert(TILE <= WARP, "one lane looks up each key of a tile");
 
 // How a cache of T or of 8-bit floats is read.
 template <typename T, typename Cache, int HEAD_DIM>
-struct Reads : Rows<T, HEAD_DIM> {
+struct CacheRows : Rows<T, HEAD_DIM> {
     static constexpr int CHUNK = ::CHUNK;  // elements in 16 bytes
     __device__ static int place(int row, int chunk) { return chunk_at<HEAD_DIM>(row, chunk); }
 };
 template <typename T, int HEAD_DIM>
-struct Reads<T, __nv_fp8_e4m3, HEAD_DIM> : RowsFp8<T, HEAD_DIM> {
+struct CacheRows<T, __nv_fp8_e4m3, HEAD_DIM> : RowsFp8<T, HEAD_DIM> {
     static constexpr int CHUNK = CODES;
     __device__ static int place(int row, int chunk) { return codes_at<HEAD_DIM>(row, chunk); }
 };
@@ -57,7 +57,7 @@ using Shares = Work<T, Cache, TILE>;
 template <typename T, typename Cache, int HEAD_DIM>
 __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     extern __shared__ __align__(128) unsigned char shared[];
-    using Reads = ::Reads<T, Cache, HEAD_DIM>;
+    using Reads = CacheRows<T, Cache, HEAD_DIM>;
     constexpr int CHUNKS = HEAD_DIM / Reads::CHUNK, COPY_ROWS = WARP / CHUNKS;
     constexpr int SIZE = TILE * HEAD_DIM;
     const Paged<T, Cache>& paged = work.paged;
