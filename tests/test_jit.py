@@ -495,6 +495,22 @@ def test_a_card_that_a_source_does_not_run_on(tmp_path, monkeypatch):
         works(module)
 
 
+def test_a_library_that_asks_for_another_cuda_runtime(tmp_path, monkeypatch):
+    """As nvcc of CUDA 12 makes it beside a torch of CUDA 13: no such runtime is loaded."""
+    (tmp_path / "empty.cpp").write_text("")
+    link = [compiler(), "-shared", "-fPIC", f"-L{tmp_path}", "-Wl,--no-as-needed"]
+    for library, *linked in (["cudart_of_12"], ["kernel", "-lcudart_of_12"]):
+        target = tmp_path / f"lib{library}.so"
+        subprocess.run([*link, str(tmp_path / "empty.cpp"), *linked, "-o", target], check=True)
+    (tmp_path / "libcudart_of_12.so").unlink()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
+    module = jit.load(SOURCE)
+    monkeypatch.setattr(module, "_library", lambda capability: target)
+    told = r"libcudart_of_12.* cannot open .*; nvcc must be of torch's CUDA version, "
+    with pytest.raises(CompileError, match=told):
+        module.launch_on_gpu(next(iter(module.launchers.values())), [], 0)
+
+
 def test_what_nvcc_says_of_its_own_files_is_left_out():
     output = (
         "In file included from tmpxft_0000.cudafe1.stub.c:1:\n"

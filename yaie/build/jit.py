@@ -123,18 +123,17 @@ class Module:
         return self._on_cpu.report if self._on_cpu else None
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        launchers = self.__dict__.get("launchers", {})
-        if name not in launchers:
-            own = self.__dict__
+        own = self.__dict__
+        if name not in own.get("launchers", {}):
             raise AttributeError(f"{own.get('name')} {no_launcher(own.get('source', ''), name)}")
-        launcher = launchers[name]
+        launcher = own["launchers"][name]
 
         def launch(*arguments: Any) -> None:
             self._launch(launcher, arguments)
 
         launch.__name__ = launch.__qualname__ = name
         launch.kernel = self, launcher
-        self.__dict__[name] = launch  # the next time without this function
+        own[name] = launch  # the next time without this function
         return launch
 
     def __dir__(self) -> list[str]:
@@ -227,9 +226,12 @@ class Module:
         with _building, _short_names(self.path):
             if index not in self._on_gpu:
                 capability = torch.cuda.get_device_capability(index)
-                library = ctypes.CDLL(str(self._library(capability)))
-                functions = {name: x.bind(library) for name, x in self.launchers.items()}
-                self._on_gpu[index] = functions
+                try:
+                    library = ctypes.CDLL(str(self._library(capability)))
+                except OSError as error:  # it asks for another CUDA runtime than torch has loaded
+                    wanted = f"nvcc must be of torch's CUDA version, {torch.version.cuda}"
+                    raise CompileError(f"{error}; {wanted}") from error
+                self._on_gpu[index] = {name: x.bind(library) for name, x in self.launchers.items()}
         return self._on_gpu[index]
 
     def _library(self, capability: tuple[int, int]) -> Path:
@@ -261,10 +263,9 @@ _loaded: dict[tuple, tuple[Module, dict[Path, str | None]]] = {}
 
 def _text(file: Path) -> str | None:
     """The text of a file; None if it is gone."""
-    try:
+    with suppress(FileNotFoundError):
         return read_source(file)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _find(name: str | Path) -> Path:

@@ -201,8 +201,7 @@ def build(
         *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
         *(*kind, str(unit), "-o", str(target)),
     ]
-    environment = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
     unit.unlink()
     if done.returncode:
         raise CompileError(only_the_message(done.stdout + done.stderr, unit, path))
