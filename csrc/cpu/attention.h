@@ -16,6 +16,8 @@
 
 constexpr int PART = 256;       // keys whose scores are held together
 constexpr int QUERY_ROWS = 24;  // queries × heads of a tile, at most, but for large groups
+// Rows of probabilities and vectors of values whose sums stay in registers.
+constexpr int MOST_ROWS = REGISTERS == 32 ? 4 : 3, MOST_VECTORS = REGISTERS == 32 ? 4 : 2;
 
 struct Attention {
     const float* q;  // [tokens, q_stride]: the heads of a token lie together
@@ -27,7 +29,7 @@ struct Attention {
 
 struct Piece {  // of the work: queries first to last of a sequence, by the parts of its keys
     int32_t sequence, kv_head, first, last, part, parts;
-    int64_t state;  // where its partial result goes: rows × (head_dim + 2) floats
+    int64_t state;  // where its partial result goes: rows × (head_dim + 1) floats
 };
 
 // The pieces of a batch; what their partial results take is added to `floats`.
@@ -43,7 +45,7 @@ static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
                 for (int32_t part = 0; part < parts; ++part) {
                     int32_t first = std::max<int32_t>(0, last - tile);
                     pieces.push_back({s, h, first, last, part, parts, floats});
-                    if (parts > 1) floats += group * (a.head_dim + 2);
+                    if (parts > 1) floats += group * (a.head_dim + 1);
                 }
         }
     }
@@ -66,17 +68,6 @@ static inline void weigh(const float* weights, const uint8_t* const* values, int
     }
     for (int m = 0; m < M; ++m)
         for (int v = 0; v < V; ++v) store(sums + m * head_dim + v * LANES, total[m][v]);
-}
-
-template <class F, int M>
-static void weigh_rows(const float* weights, const uint8_t* const* values, int64_t count,
-                       float* sums, int64_t head_dim) {
-    constexpr int V = REGISTERS == 32 ? 4 : 2;
-    int64_t vectors = head_dim / LANES, v = 0;
-    for (; v + V <= vectors; v += V)
-        weigh<F, M, V>(weights, values, count, v, sums + v * LANES, head_dim);
-    for (; v < vectors; ++v)
-        weigh<F, M, 1>(weights, values, count, v, sums + v * LANES, head_dim);
 }
 
 template <class F>
@@ -118,7 +109,8 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
             int64_t padded = (count + LANES - 1) / LANES * LANES;
             for (int64_t k = visible; k < padded; ++k) score[k] = -INFINITY;
             Floats high = splat(most[row]), mass = {};
-            for (int64_t k = 0; k < padded; k += LANES) high = larger(high, load<Floats>(score + k));
+            for (int64_t k = 0; k < padded; k += LANES)
+                high = larger(high, load<Floats>(score + k));
             float maximum = std::max(largest(high), -3e38f);  // -inf - -inf would be NaN
             for (int64_t k = 0; k < padded; k += LANES) {
                 Floats weight = exponential(load<Floats>(score + k) - maximum);
@@ -130,48 +122,41 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
             total[row] = total[row] * rescale + sum(mass);
             for (int64_t i = 0; i < dim; ++i) sums[row * dim + i] *= rescale;
         }
-        for (int64_t row = 0; row < rows;) {
-            float *weight = scores + row * PART, *to = sums + row * dim;
-            int64_t m = std::min<int64_t>(rows - row, REGISTERS == 32 ? 4 : 3);
-            if (m == 4) weigh_rows<F, 4>(weight, values, count, to, dim);
-            if (m == 3) weigh_rows<F, 3>(weight, values, count, to, dim);
-            if (m == 2) weigh_rows<F, 2>(weight, values, count, to, dim);
-            if (m == 1) weigh_rows<F, 1>(weight, values, count, to, dim);
-            row += m;
-        }
+        each_tile<MOST_ROWS>(rows, [&](int64_t row, auto m) {
+            each_tile<MOST_VECTORS>(dim / LANES, [&](int64_t v, auto n) {
+                weigh<F, decltype(m)::value, n>(scores + row * PART, values, count, v,
+                                                sums + row * dim + v * LANES, dim);
+            });
+        });
     }
     for (int64_t row = 0; row < rows; ++row) {
         int64_t token = start + p.first + row / group, head = p.kv_head * group + row % group;
-        if (p.parts > 1) {
-            float* state = states + p.state + row * (dim + 2);
-            memcpy(state, sums + row * dim, dim * 4);
-            state[dim] = most[row], state[dim + 1] = total[row];
-            continue;
-        }
-        float* to = a.out + (token * a.heads + head) * dim;
-        float by = total[row] > 0.0f ? 1.0f / total[row] : 0.0f;
+        int64_t at = token * a.heads + head;
+        float* to = p.parts > 1 ? states + p.state + row * (dim + 1) : a.out + at * dim;
+        float by = total[row] > 0.0f ? 1.0f / total[row] : 0.0f, lse = most[row] + logf(total[row]);
         for (int64_t i = 0; i < dim; ++i) to[i] = sums[row * dim + i] * by;
-        if (a.lse) a.lse[token * a.heads + head] = most[row] + logf(total[row]);
+        if (p.parts > 1) to[dim] = lse;
+        else if (a.lse) a.lse[at] = lse;
     }
 }
 
-// Merge the parts of a sequence's KV head; `p` is the first of them.
+// Merge the parts of a sequence's KV head, each weighed by its share of the sum of exponentials;
+// `p` is the first of them.
 static inline void merge(const Attention& a, const Piece& p, const float* states) {
-    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim, step = group * (dim + 2);
+    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim, step = group * (dim + 1);
     for (int64_t row = 0; row < group; ++row) {
-        const float* first = states + p.state + row * (dim + 2);
-        int64_t head = p.kv_head * group + row, token = a.starts[p.sequence];
-        float* to = a.out + (token * a.heads + head) * dim;
-        float maximum = -INFINITY, total = 0.0f;
-        for (int64_t i = 0; i < p.parts; ++i) maximum = std::max(maximum, first[i * step + dim]);
+        const float *first = states + p.state + row * (dim + 1), *end = first + p.parts * step;
+        int64_t at = a.starts[p.sequence] * a.heads + p.kv_head * group + row;
+        float *to = a.out + at * dim, maximum = -INFINITY, total = 0.0f;
+        for (const float* part = first; part < end; part += step)
+            maximum = std::max(maximum, part[dim]);
+        for (const float* part = first; part < end; part += step)
+            total += expf(part[dim] - maximum);
         memset(to, 0, dim * 4);
-        for (int64_t i = 0; i < p.parts; ++i) {
-            const float* state = first + i * step;
-            float by = expf(state[dim] - maximum);
-            total += by * state[dim + 1];
-            for (int64_t j = 0; j < dim; ++j) to[j] += by * state[j];
+        for (const float* part = first; part < end; part += step) {
+            float share = expf(part[dim] - maximum) / total;
+            for (int64_t i = 0; i < dim; ++i) to[i] += share * part[i];
         }
-        for (int64_t j = 0; j < dim; ++j) to[j] /= total;
-        if (a.lse) a.lse[token * a.heads + head] = maximum + logf(total);
+        if (a.lse) a.lse[at] = maximum + logf(total);
     }
 }

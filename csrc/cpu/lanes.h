@@ -52,24 +52,28 @@ typedef int32_t Four __attribute__((vector_size(16)));
 #endif
 typedef float Quad __attribute__((vector_size(16)));
 
+// Four vectors of four, rows to columns.
+template <class V>
+static inline void transpose(V (&rows)[4]) {
+    V a = PICK(rows[0], rows[1], 0, 4, 1, 5), b = PICK(rows[2], rows[3], 0, 4, 1, 5);
+    V c = PICK(rows[0], rows[1], 2, 6, 3, 7), d = PICK(rows[2], rows[3], 2, 6, 3, 7);
+    rows[0] = PICK(a, b, 0, 1, 4, 5), rows[1] = PICK(a, b, 2, 3, 6, 7);
+    rows[2] = PICK(c, d, 0, 1, 4, 5), rows[3] = PICK(c, d, 2, 3, 6, 7);
+}
+
 // The sums of four vectors. Halves are added to each other until four lanes are left, and of these
 // 0 + 2 to 1 + 3: the order of a sum never depends on the caller.
-template <int N>
-static inline Quad fold(const float* lanes) {
-    typedef float Half __attribute__((vector_size(2 * N)));
-    if constexpr (N == 4) return load<Quad>(lanes);
-    Half low, high;
-    memcpy(&low, lanes, sizeof low);
-    memcpy(&high, lanes + N / 2, sizeof high);
-    low += high;
-    return fold<(N > 4 ? N / 2 : 4)>((const float*)&low);
+static inline Quad fold(Floats value) {
+    Quad quads[LANES / 4];
+    memcpy(quads, &value, sizeof value);
+    for (int n = LANES / 8; n > 0; n /= 2)
+        for (int i = 0; i < n; ++i) quads[i] += quads[i + n];
+    return quads[0];
 }
-static inline Quad fold(Floats value) { return fold<LANES>((const float*)&value); }
 static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
-    Quad p = fold(a), q = fold(b), r = fold(c), s = fold(d);
-    Quad first = PICK(p, q, 0, 4, 1, 5) + PICK(p, q, 2, 6, 3, 7);
-    Quad second = PICK(r, s, 0, 4, 1, 5) + PICK(r, s, 2, 6, 3, 7);
-    return PICK(first, second, 0, 1, 4, 5) + PICK(first, second, 2, 3, 6, 7);
+    Quad lanes[4] = {fold(a), fold(b), fold(c), fold(d)};
+    transpose(lanes);
+    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 static inline float sum(Floats value) { return sums(value, value, value, value)[0]; }
 
@@ -81,10 +85,8 @@ static inline float largest(Floats value) {
 // e^x within 2 units in the last place; 0 below -87 and infinite above 88.3, where float32 ends.
 static inline Floats exponential(Floats x) {
     const float round = 12582912.0f;  // 1.5 × 2^23: adding it rounds to a whole number
-    Floats bounded = x > splat(88.3f) ? splat(88.3f) : x;
-    bounded = bounded < splat(-87.0f) ? splat(-87.0f) : bounded;
-    Floats shifted = bounded * 1.44269504f + round, whole = shifted - round;
-    Floats r = bounded - whole * 0.693359375f + whole * 2.12194440e-4f;
+    Floats shifted = x * 1.44269504f + round, whole = shifted - round;
+    Floats r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
     y = y * r + 8.3334519073e-3f;
     y = y * r + 4.1665795894e-2f;
@@ -209,40 +211,28 @@ struct Q4_1 {  // GGUF: a scale, a minimum, and 32 numbers of 4 bits
     }
 };
 
-// Call `f` with the format of a kind, `with_float(kind, [&](auto format) { ... })`: of those that
-// can be written, with `with_cache` those of a cache, or of all.
-template <class Function>
-static inline void with_float(int64_t kind, Function f) {
-    if (kind == F32::KIND) f(F32());
-    if (kind == F16::KIND) f(F16());
-    if (kind == BF16::KIND) f(BF16());
-}
-template <class Function>
-static inline void with_cache(int64_t kind, Function f) {
-    with_float(kind, f);
-    if (kind == E4M3::KIND) f(E4M3());
-}
-template <class Function>
-static inline void with_format(int64_t kind, Function f) {
-    with_float(kind, f);
-    if (kind == Q8_0::KIND) f(Q8_0());
-    if (kind == Q4_0::KIND) f(Q4_0());
-    if (kind == Q4_1::KIND) f(Q4_1());
-}
+// `with(kind, [&](auto format) { ... })` calls a function with that one of the formats.
+template <class... Formats>
+struct OneOf {
+    template <class Function>
+    static inline void with(int64_t kind, Function f) {
+        ((kind == Formats::KIND ? f(Formats()) : void()), ...);
+    }
+};
+using CacheFormat = OneOf<F32, F16, BF16, E4M3>;
+using WeightFormat = OneOf<F32, F16, BF16, Q8_0, Q4_0, Q4_1>;
 
-// `size` stored numbers as float32, and back; a last group that is not full is moved by itself.
 template <class F>
-static inline void widen(const void* from, int64_t size, float* to) {
-    const uint8_t* group = (const uint8_t*)from;
-    int64_t done = 0;
-    for (; done + F::GROUP <= size; done += F::GROUP, group += F::BYTES)
-        for (int v = 0; v < F::GROUP / LANES; ++v) store(to + done + v * LANES, F::unpack(group, v));
-    if (done == size) return;
-    uint8_t rest[F::BYTES] = {};
-    memcpy(rest, group, (size - done) * (F::BYTES / F::GROUP));
-    Floats value = F::unpack(rest, 0);
-    memcpy(to + done, &value, (size - done) * 4);
+static inline size_t row_bytes(int64_t size) {
+    return size / F::GROUP * F::BYTES;
 }
+// `size` stored numbers, whole groups, as float32.
+template <class F>
+static inline void widen(const uint8_t* group, int64_t size, float* to) {
+    for (const float* end = to + size; to < end; to += F::GROUP, group += F::BYTES)
+        for (int v = 0; v < F::GROUP / LANES; ++v) store(to + v * LANES, F::unpack(group, v));
+}
+// `size` numbers in a format of a cache; those after the last full group are moved by themselves.
 template <class F>
 static inline void narrow(const float* from, int64_t size, void* to) {
     constexpr int EACH = F::BYTES / F::GROUP;

@@ -35,7 +35,7 @@ struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and the su
     float scale, sum;
     int8_t x[32];
 };
-static inline void round_row(const float* x, int64_t size, Rounded* to) {
+static inline void round_groups(const float* x, int64_t size, Rounded* to) {
     const float round = 12582912.0f;  // as in `exponential`
     for (const float* end = x + size; x < end; x += 32, ++to) {
         Floats high = {}, total = {};
@@ -44,8 +44,7 @@ static inline void round_row(const float* x, int64_t size, Rounded* to) {
             high = larger(high, larger(value, -value));
         }
         float most = largest(high);
-        if (most < 1e-30f) most = 0.0f;  // 127 / most would be infinite
-        float by = most > 0.0f ? 127.0f / most : 0.0f;
+        float by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
         for (int i = 0; i < 32; i += LANES) {
             Floats whole = load<Floats>(x + i) * by + round;
             store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));
@@ -66,19 +65,18 @@ static void interleave(const uint8_t* weights, size_t stride, int64_t rows, int6
     const uint8_t *row[LANES], *end = weights + size / 32 * F::BYTES, *next = weights + AHEAD;
     for (int i = 0; i < LANES; ++i) row[i] = weights + std::min<int64_t>(i, rows - 1) * stride;
     for (int64_t at = 0; weights + at < end; at += F::BYTES, next += LANES * F::BYTES, ++to) {
+        // Some lines twice: to ask for each once takes a branch, which costs more.
         for (int line = 0; line < LANES * F::BYTES; line += 64) __builtin_prefetch(next + line);
         Words head = {};
         for (int i = 0; i < LANES; ++i)
-            head[i] = F::KIND == Q4_1::KIND ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
+            head[i] = F::KIND == Q4_1::KIND ? load<uint32_t>(row[i] + at)
+                                            : load<uint16_t>(row[i] + at);
         to->scale = from_half<Floats>(head & 0xffff);
         to->minimum = F::KIND == Q4_1::KIND ? from_half<Floats>(head >> 16) : to->scale * -8.0f;
         for (int i = 0; i < LANES; i += 4) {  // four rows' words, transposed
-            FourWords of[4], word[4];
-            for (int r = 0; r < 4; ++r) of[r] = load<FourWords>(row[i + r] + at + F::BYTES - 16);
-            FourWords a = PICK(of[0], of[1], 0, 4, 1, 5), b = PICK(of[2], of[3], 0, 4, 1, 5);
-            FourWords c = PICK(of[0], of[1], 2, 6, 3, 7), d = PICK(of[2], of[3], 2, 6, 3, 7);
-            word[0] = PICK(a, b, 0, 1, 4, 5), word[1] = PICK(a, b, 2, 3, 6, 7);
-            word[2] = PICK(c, d, 0, 1, 4, 5), word[3] = PICK(c, d, 2, 3, 6, 7);
+            FourWords word[4];
+            for (int r = 0; r < 4; ++r) word[r] = load<FourWords>(row[i + r] + at + F::BYTES - 16);
+            transpose(word);
             for (int w = 0; w < 4; ++w) {
                 store((uint32_t*)&to->words[w] + i, word[w] & 0x0f0f0f0f);
                 store((uint32_t*)&to->words[w + 4] + i, word[w] >> 4 & 0x0f0f0f0f);
@@ -110,55 +108,53 @@ static void strip(const Grouped* weights, const Rounded* x, int64_t groups, floa
 struct Part {  // `rows` rows of a matrix, in one format
     const uint8_t* data;
     int64_t rows, kind;
-    bool in_groups() const { return kind == Q4_0::KIND || kind == Q4_1::KIND; }
 };
-
-static inline size_t row_bytes(int64_t kind, int64_t size) {
-    size_t bytes = 0;
-    with_format(kind, [&](auto f) { bytes = size / decltype(f)::GROUP * decltype(f)::BYTES; });
-    return bytes;
-}
 
 static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
 
-// Multiplies for one thread. Rounds the tokens from `first` on to 8 bits if a part has 4-bit weights.
+// Multiplies tokens by panels of matrices, for one thread.
 class Multiplier {
 public:
-    Multiplier(const float* x, int64_t size, Room& room) : x(x), size(size) {
-        const int64_t groups = size / 32 * 10;
-        scratch = room.floats(size * PANEL + groups * TOKENS);
-        rounded = (Rounded*)(scratch + size * PANEL);
-    }
-    // Multiply panel `panel` of a part by `count` tokens, into out [count, PANEL]; returns how many
-    // rows the panel has.
+    Multiplier(const float* x, int64_t size, Room& room) : x(x), size(size), room(room) {}
+
+    // Multiply panel `panel` of a part by `count` tokens from `first` on, into out [count, PANEL];
+    // returns how many rows the panel has.
     int64_t panel(const Part& part, int64_t panel, int64_t first, int64_t count, float* out) {
         int64_t row = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - row);
-        const size_t stride = row_bytes(part.kind, size);
-        const uint8_t* data = part.data + row * stride;
-        if (part.in_groups() && first != rounded_from)
-            for (int64_t t = 0; t < count; ++t)
-                round_row(x + (first + t) * size, size, rounded + t * (size / 32));
-        if (part.in_groups()) rounded_from = first;
-        with_format(part.kind, [&](auto f) {
+        WeightFormat::with(part.kind, [&](auto f) {
             using F = decltype(f);
+            const size_t stride = row_bytes<F>(size);
+            const uint8_t* weights = part.data + row * stride;
             if constexpr (F::KIND == Q4_0::KIND || F::KIND == Q4_1::KIND)
-                for (int64_t r = 0; r < rows; r += LANES) {
-                    interleave<F>(data + r * stride, stride, rows - r, size, (Grouped*)scratch);
-                    each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
-                        strip<m>((Grouped*)scratch, rounded + t * (size / 32), size / 32,
-                                 out + t * PANEL + r);
-                    });
-                }
+                multiply_integers<F>(weights, stride, rows, first, count, out);
             else
-                multiply<F>(data, stride, rows, x + first * size, size, count, size, out, PANEL,
-                            scratch);
+                multiply<F>(weights, stride, rows, x + first * size, size, count, size, out, PANEL,
+                            room.floats(size * PANEL));
         });
         return rows;
     }
 
 private:
+    template <class F>
+    void multiply_integers(const uint8_t* weights, size_t stride, int64_t rows, int64_t first,
+                           int64_t count, float* out) {
+        const int64_t groups = size / 32;
+        if (first != rounded_from) {  // otherwise these tokens were rounded for the panel before
+            rounded.resize(count * groups);
+            round_groups(x + first * size, count * size, rounded.data());
+            rounded_from = first;
+        }
+        Grouped* panel = (Grouped*)room.floats(groups * sizeof(Grouped) / sizeof(float));
+        for (int64_t r = 0; r < rows; r += LANES) {
+            interleave<F>(weights + r * stride, stride, rows - r, size, panel);
+            each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
+                strip<m>(panel, rounded.data() + t * groups, groups, out + t * PANEL + r);
+            });
+        }
+    }
+
     const float* x;
     int64_t size, rounded_from = -1;
-    float* scratch;
-    Rounded* rounded;
+    Room& room;
+    std::vector<Rounded> rounded;  // tokens in 8 bits, if there are weights of 4
 };

@@ -60,18 +60,18 @@ static void strip(const uint8_t* weights, size_t stride, int64_t rows, const flo
     }
 }
 
-// Divide the tokens into tiles of at most M, and call `tile(first token, number of tokens)` for each.
-// The type of the second argument holds the number as a constant.
+// Divide `count` things, such as tokens, into tiles of at most M, and call `tile(first, number)` for
+// each. The type of the second argument holds the number as a constant.
 template <int M, class Tile>
 static inline void tile_of(int64_t m, int64_t t, Tile tile) {
     if (m == M) tile(t, std::integral_constant<int, M>());
     else if constexpr (M > 1) tile_of<M - 1>(m, t, tile);
 }
 template <int M, class Tile>
-static inline void each_tile(int64_t tokens, Tile tile) {
-    for (int64_t t = 0, m; t < tokens; t += m) {
-        int64_t left = tokens - t, tiles = (left + M - 1) / M;
-        m = (left + tiles - 1) / tiles;  // 8 tokens are 4 and 4, not 6 and 2
+static inline void each_tile(int64_t count, Tile tile) {
+    for (int64_t t = 0, m; t < count; t += m) {
+        int64_t left = count - t, tiles = (left + M - 1) / M;
+        m = (left + tiles - 1) / tiles;  // 8 are 4 and 4, not 6 and 2
         tile_of<M>(m, t, tile);
     }
 }

@@ -10,17 +10,9 @@
 //           processes at every try, so that two engines on the same cores both go on.
 #pragma once
 #include <omp.h>
-#include <sched.h>
 
 #include <atomic>
-
-static inline void pause_briefly() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
+#include <thread>
 
 class Team {
 public:
@@ -47,13 +39,11 @@ private:
             rounds.store(round + 1, std::memory_order_release);
             return;
         }
-        for (int tries = 0; rounds.load(std::memory_order_acquire) == round; ++tries) {
-            if (tries < PATIENCE) pause_briefly();
-            else sched_yield();
-        }
+        for (int tries = 0; rounds.load(std::memory_order_acquire) == round; ++tries)
+            if (tries > PATIENCE) std::this_thread::yield();
     }
 
-    static constexpr int PATIENCE = 500;  // about 20 microseconds
+    static constexpr int PATIENCE = 20000;  // about 20 microseconds
     alignas(64) std::atomic<int64_t> next{0};
     alignas(64) std::atomic<int> arrived{0};
     alignas(64) std::atomic<int> rounds{0};

@@ -78,21 +78,20 @@ def _passed(argument: Any) -> Any:
     return ctypes.c_int64(argument) if isinstance(argument, int) else argument
 
 
-def kind_of(*tensors: torch.Tensor) -> int:
-    """The kind of the tensors' dtype; Declined for another, or if one is not on the CPU."""
-    first = tensors[0]
-    if any(tensor.device.type != "cpu" for tensor in tensors) or first.dtype not in FLOATS:
+def wide(x: torch.Tensor) -> torch.Tensor:
+    """x as contiguous float32, which may be x itself; Declined for a dtype not in FLOATS, or for
+    another device than the CPU."""
+    if x.device.type != "cpu" or x.dtype not in FLOATS:
         names = "float32, float16 and bfloat16 on the CPU"
-        raise Declined(f"the C++ back end takes {names}, got {first.dtype} on {first.device}")
-    return FLOATS[first.dtype]
+        raise Declined(f"the C++ back end takes {names}, got {x.dtype} on {x.device}")
+    return x.float().contiguous()
 
 
 def product(x: torch.Tensor, parts: Sequence[Rows], bias: torch.Tensor | None) -> torch.Tensor:
     """`[tokens, size]` by the rows of a matrix, computed in float32, in the dtype of x."""
-    wide = x.float().contiguous()
     bias = None if bias is None else bias.float()
     out = torch.empty(len(x), sum(len(part.data) for part in parts))
-    call("product", struct(matrix(parts, bias)), wide, len(x), out)
+    call("product", struct(matrix(parts, bias)), wide(x), len(x), out)
     return out.to(x.dtype)
 
 

@@ -1,46 +1,46 @@
-"""The operators of a Llama in C++, one by one: for a step in which one of them is another's."""
+"""The operators of a Llama in C++, one by one: for a step in which one of them is another's.
+
+They compute in float32; torch converts tensors of 16 bits.
+"""
 
 from __future__ import annotations
 
 import torch
 
-from yaie.ops.cpp.native import CACHES, call, kind_of, struct
-from yaie.ops.cuda.launching import token_rows
+from yaie.ops.cpp.native import CACHES, call, struct, wide
 from yaie.ops.registry import Declined
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
-    kind, out = kind_of(x), torch.empty_like(x)
-    call("rms_norm", kind, x, None, weight, out, None, *x.shape, float(eps))
-    return out
+    x_wide, weight = wide(x), wide(weight)
+    out = torch.empty_like(x_wide)
+    call("rms_norm", x_wide, weight, out, *x.shape, float(eps))
+    return out.to(x.dtype)
 
 
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """RMSNorm of x + residual, and the sum."""
-    kind, out, total = kind_of(x), torch.empty_like(x), torch.empty_like(x)
-    call("rms_norm", kind, x, residual, weight, out, total, *x.shape, float(eps))
-    return out, total
+    """RMSNorm of x + residual, and the sum, rounded: both results agree."""
+    total = x + residual
+    return rms_norm(total, weight, eps), total
 
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
-    kind, out = kind_of(x), x.new_empty(len(x), x.shape[1] // 2)
-    call("silu_and_mul", kind, x, out, *out.shape)
-    return out
+    out = torch.empty(len(x), x.shape[1] // 2)
+    call("silu_and_mul", wide(x), out, *out.shape)
+    return out.to(x.dtype)
 
 
 def rotary(
     x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> torch.Tensor:
     """Rotate queries or keys `[tokens, heads, head_dim]` by their positions."""
-    kind, out = kind_of(x), x.new_empty(x.shape)
-    x = token_rows(x)
-    stride = x.stride(0) * x.element_size()
-    call("rotary", kind, x, stride, positions, cos, sin, out, *x.shape)
-    return out
+    out = wide(x.clone(memory_format=torch.contiguous_format))
+    call("rotary", out, positions, cos, sin, *x.shape)
+    return out.to(x.dtype)
 
 
 def reshape_and_cache(
@@ -51,11 +51,9 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
-    kind, cache = kind_of(keys, key_pool), CACHES[key_pool.dtype]
-    keys, values, size = token_rows(keys), token_rows(values), keys.element_size()
-    strides, slots = (keys.stride(0) * size, values.stride(0) * size), slot_mapping.contiguous()
-    read, each = (kind, keys, values, *strides), keys[:1].numel()
-    call("reshape_and_cache", *read, cache, key_pool, value_pool, slots, len(keys), each)
+    keys, values, kind = wide(keys), wide(values), CACHES[key_pool.dtype]
+    pools, slots = (kind, key_pool, value_pool), slot_mapping.contiguous()
+    call("reshape_and_cache", keys, values, *pools, slots, len(keys), keys[:1].numel())
 
 
 def paged_attention(
@@ -68,14 +66,12 @@ def paged_attention(
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
-    kind_of(q, key_pool)
-    kind, (tokens, heads, head_dim) = CACHES[key_pool.dtype], q.shape
+    queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
     if head_dim % (lanes := call("lanes")):
         raise Declined(f"head_dim must be a multiple of {lanes}, got {head_dim}")
     out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
-    wide = q.float().contiguous()
     read = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
-    pointers = [x.data_ptr() for x in (wide, out, lse, key_pool, value_pool, *read)]
+    pointers = [x.data_ptr() for x in (queries, out, lse, key_pool, value_pool, *read)]
     sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1]
     fields = [*pointers, heads * head_dim, *sizes, heads, key_pool.shape[2], head_dim]
     call("paged_attention", struct(fields), head_dim**-0.5 if scale is None else float(scale))
