@@ -463,17 +463,18 @@ def test_crash_in_reference_code_names_both_places() -> None:
 def test_endless_loop_that_catches_everything_is_stopped_and_its_line_named() -> None:
     loop = "while True:\n  try:\n   pass\n  except Exception:\n   pass\n"
     got = verdict(f"def shared_prefix_length(a, b):\n {loop}", seconds=0.3)
-    assert got.state == "fails" and "did not finish within 0.3 s" in got.message
+    assert got.state == "fails" and "still running after 0.3 s of computing" in got.message
     assert "in shared_prefix_length" in got.message
 
 
 def test_code_that_others_keep_from_computing_has_patience(monkeypatch) -> None:
-    monkeypatch.setattr(limit.time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(limit.time, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(limit, "PATIENCE", 4)
     began = time.monotonic()
-    with pytest.raises(limit.TimeUp), limit.time_limit(0.3):
+    with pytest.raises(limit.TimeUp, match=r"^1\.2 s$"), limit.time_limit(0.3):
         while True:
             pass
-    assert time.monotonic() - began >= limit.PATIENCE * 0.3
+    assert time.monotonic() - began >= 1.2
 
 
 def test_what_went_wrong_is_told_although_its_mistake_is_not_found_in_time(monkeypatch) -> None:
@@ -483,7 +484,7 @@ def test_what_went_wrong_is_told_although_its_mistake_is_not_found_in_time(monke
 
     monkeypatch.setattr(judging, "diagnose", forever)
     got = verdict("def shared_prefix_length(a, b):\n    return 0\n", seconds=0.3)
-    assert got.state == "fails" and "did not finish" not in got.message
+    assert got.state == "fails" and "still running" not in got.message
     assert got.message.startswith("The prompts [5, 8, 13] and")
 
 
@@ -507,7 +508,7 @@ def test_outside_the_main_thread_another_process_judges() -> None:
     head = "def shared_prefix_length(a, b):\n"
     for text, state, words in [
         (SOLVED, "passes", ""),
-        (f"{head}    while True:\n        pass\n", "fails", "did not finish"),
+        (f"{head}    while True:\n        pass\n", "fails", "0.3 s of computing"),
         (f"import os\n\n{head}    os._exit(3)\n", "fails", "exit status 3"),
         (f"import os\n\n{head}    os._exit(0)\n", "fails", "ended the process that checked it"),
         (f"print('debug', end=' ')\n{SOLVED}", "passes", ""),

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-PATIENCE = 4  # times the limit, for a process that others keep from computing
+PATIENCE = 15  # times the limit, for code that waits: for a compiler, or for a busy processor
 
 
 class TimeUp(BaseException):
-    """Not an Exception, so that the limited code's own `except Exception` does not swallow it."""
+    """Not an Exception, so that the limited code's own `except Exception` does not swallow it.
+
+    Its text is the time that was used up, such as "20 s of computing".
+    """
 
 
 def can_limit() -> bool:
@@ -23,10 +26,11 @@ def can_limit() -> bool:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` in the main thread after `seconds`, then every second until it gets out.
+    """Raise `TimeUp` in the main thread once it has computed for `seconds`, then again and again
+    until it gets out.
 
-    A process that computed for less than half of that, since others had the processor or it waits
-    for a compiler, has `PATIENCE` times as long.
+    What compilers and other processes compute does not count. A thread that waits instead has
+    `PATIENCE` times as long.
 
     An alarm that was set before is set again afterwards, less the time that has passed.
     Where there is no alarm there is no limit: see `can_limit`.
@@ -35,15 +39,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    began, computed = time.monotonic(), time.process_time()
+    began, computed = time.monotonic(), time.thread_time()
 
     def ring(*_: Any) -> None:
-        waited = time.process_time() - computed < seconds / 2
-        if not waited or time.monotonic() - began >= PATIENCE * seconds:
-            raise TimeUp
+        if time.thread_time() - computed >= seconds:
+            raise TimeUp(f"{seconds:g} s of computing")
+        if time.monotonic() - began >= PATIENCE * seconds:
+            raise TimeUp(f"{PATIENCE * seconds:g} s")
 
     handler = signal.signal(signal.SIGALRM, ring)
-    earlier, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    earlier, interval = signal.setitimer(signal.ITIMER_REAL, seconds, seconds / 20)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,13 +28,13 @@ from yaie.course.core.exercise import (
     read,
     where,
 )
-from yaie.course.core.limit import TimeUp, can_limit, time_limit
+from yaie.course.core.limit import PATIENCE, TimeUp, can_limit, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import is_unsolved
 from yaie.course.core.paths import ROOT
 from yaie.course.core.printed import first_lines
 
-SECONDS = 20.0  # a check takes well under one; this is for loops that never end
+SECONDS = 20.0  # of computing: a check takes at most a few; this is for loops that never end
 
 _UNFINISHED = "This line of the stub still runs; put your code in its place:"
 
@@ -177,7 +178,7 @@ def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[],
         return _rejected(exercise, path, failed.failure)
     except TimeUp as up:
         told = judging.endless(exercise)
-        message = "\n".join([_endless(seconds), *where(up, exercise, path), told]).strip()
+        message = "\n".join([_endless(str(up)), *where(up, exercise, path), told]).strip()
         return Verdict(exercise.id, "fails", message, crashed=True)
     except (Exception, SystemExit) as error:
         if is_unsolved(error):
@@ -188,9 +189,11 @@ def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[],
     return Verdict(exercise.id, "passes", exercise.proves)
 
 
-def _endless(seconds: float) -> str:
-    limit = f"Your code did not finish within {seconds:g} s"
-    return f"{limit}; is there a loop whose condition never changes, or a processor that is busy?"
+def _endless(time: str) -> str:
+    cause = "is there a loop whose condition never changes"
+    if "computing" not in time:
+        cause = "does it wait for something that never comes, or is the processor busy"
+    return f"Your code was still running after {time}; {cause}?"
 
 
 def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
@@ -208,11 +211,15 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
             done = subprocess.run(
                 [*command, str(answer)],
                 capture_output=True,
-                timeout=seconds + startup,
+                timeout=PATIENCE * seconds + startup,
                 env=environment,
             )
         except subprocess.TimeoutExpired:
-            return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
+            message = _endless(f"{PATIENCE * seconds:g} s")
+            return Verdict(exercise.id, "fails", message, crashed=True)
+        if done.returncode == -signal.SIGPROF:
+            message = _endless(f"{2 * seconds:g} s of computing")
+            return Verdict(exercise.id, "fails", message, crashed=True)
         with first_lines():
             print(done.stdout.decode(errors="replace"), end="")
         try:
@@ -226,8 +233,15 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
 
 
 def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
-    """Write the verdict as JSON, for `_judge_elsewhere`, and beside it the picture as PNG."""
+    """Write the verdict as JSON, for `_judge_elsewhere`, and beside it the picture as PNG.
+
+    A loop inside a compiled call hears no alarm: the system ends the process, after twice the time
+    because it counts all threads.
+    """
+    _import(exercise)
+    signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
     verdict = _judge_here(exercise, path, seconds)
+    signal.setitimer(signal.ITIMER_PROF, 0.0)
     if verdict.picture is not None:
         _keep_picture(verdict.picture, answer.with_suffix(".png"))
     answer.write_text(json.dumps(asdict(replace(verdict, picture=None))), encoding="utf-8")
