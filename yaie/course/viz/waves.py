@@ -45,7 +45,7 @@ def draw_waves(state: Waves, at: Place | None = None) -> Figure:
     page = Page(width, top + row * len(shown) + 0.42, at)
     grid = page.grid(left, top, (width - left - MARGIN) / until, row, 0.0, row * 0.12 if few else 0)
     for number, sm in enumerate(shown):
-        grid.bar(number, 0, end, style.tint(style.VERMILION, 0.3))
+        grid.bar(number, 0, end, style.tint(style.INK, 0.3))
         begin = 0
         for tile, first, last in state.work[sm]:
             whole = last - first == state.steps
@@ -63,7 +63,7 @@ def draw_waves(state: Waves, at: Place | None = None) -> Figure:
     for time in style.ticks(until, 4):
         page.note(grid.x(time), page.height - 0.26, f"{time:,g}", "center")
     split = sum(last - first < state.steps for parts in state.work for _, first, last in parts)
-    colors = "orange: parts of tiles, red: idle" if split else "red: idle"
+    colors = "orange: parts of tiles, gray: idle" if split else "gray: idle"
     page.note(left, page.height - 0.1, f"{state.unit}s; {colors}")
     page.say(f"{words}, {style.count(split, 'part')} of split tiles on {sms} SMs")
     return page.figure
