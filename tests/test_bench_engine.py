@@ -47,7 +47,7 @@ from yaie.model.pull import model_name
 
 CPU = torch.device("cpu")
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
-MOST_GROWTH = 2**20  # bytes a minute of a server, when its cache has been full for ten minutes
+MOST_GROWTH = 2**20  # bytes per minute of a server, when its cache has been full for ten minutes
 
 
 @pytest.fixture(scope="module")

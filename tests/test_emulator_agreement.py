@@ -33,7 +33,7 @@ def test_the_counters_are_those_of_today():
         report = agreement.emulate(module, name, number, 4096)
         for memory, unit in (("global", "sectors"), ("shared", "wavefronts")):
             for operation in agreement.OPERATIONS:
-                row = kept.get((f"{name}({number})", f"{unit} a request, {memory} {operation}"))
+                row = kept.get((f"{name}({number})", f"{unit} per request, {memory} {operation}"))
                 lines, requests, units = agreement.emulated(report, memory, operation)
                 assert bool(row) == bool(lines)
                 if row:

@@ -130,7 +130,7 @@ def test_how_an_answer_ends(llm):
     ],
 )
 def test_stop_strings(llm, text, stop, wanted):
-    # A token a byte: stop strings span tokens, and characters do.
+    # One token per byte: stop strings span tokens, and characters do.
     tokens = [llm.tokenizer.encode(char) for char in text]
     tokens = [token for char in tokens for token in char]
     follow(llm.engine, {FIRST[0]: tokens + [2] * 9})

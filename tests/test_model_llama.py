@@ -152,7 +152,7 @@ def test_operators_can_be_replaced(tiny_model, prompts):
     pools = make_pools(model.config, 4, 16)
     batch = make_batch([(prompts[2], 0, [2])], 16)
     torch.testing.assert_close(model(batch, *pools), load_model(tiny_model)(batch, *pools))
-    # Queries and keys (4 + 2 heads) are rotated in one call, once a layer.
+    # Queries and keys (4 + 2 heads) are rotated in one call, once per layer.
     assert calls == [("rotary", (7, 6, 16)), ("attend", (7, 4, 16))] * 2
 
 

@@ -237,7 +237,7 @@ def test_occupancy_by_hand():
     assert thread_blocks_per_sm(256, 32, 0) == 8  # all 2048 threads
     assert thread_blocks_per_sm(32, 32, 0) == 32  # no more places
     assert thread_blocks_per_sm(256, 64, 0) == 4  # 4 × 256 × 64 = all registers
-    assert thread_blocks_per_sm(256, 65, 0) == 3  # 72 registers a thread are given
+    assert thread_blocks_per_sm(256, 65, 0) == 3  # 72 registers per thread are given
     assert thread_blocks_per_sm(128, 32, 48 * 1024) == 4  # 49 KiB each of 228
     assert thread_blocks_per_sm(33, 32, 0) == 32  # two warps
     assert thread_blocks_per_sm(1000, 32, 0) == 2  # as many as 1024

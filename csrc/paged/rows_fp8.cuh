@@ -47,7 +47,7 @@ struct RowsFp8 : Rows<__half, HEAD_DIM> {
             const T* row = row_at(group + below * 8);
             uint32_t pairs[HEAD_DIM / 8];
 #pragma unroll
-            for (int i = 0; i < HEAD_DIM / 8; ++i) {  // 4 dimensions a step, 16 of each 64
+            for (int i = 0; i < HEAD_DIM / 8; ++i) {  // 4 dimensions per step, 16 of each 64
                 int dim = i / 8 * 64 + quarter * CODES + i % 8 * 2;
                 pairs[i] = row ? *reinterpret_cast<const uint32_t*>(row + dim) : 0;
             }

@@ -43,8 +43,8 @@ def fill_draft_extend_metadata(
         extend_seq_lens: int32 `[batch]`, the q of each request.
         seq_lens: int32 `[batch]`, the kv of each request.
         nsa_index_topk: how many keys the sparse attention keeps at most; not negative.
-        out_seqlens_expanded: int32, at least one element a token; takes max(v, 0). What lies beyond
-            the last token is left as it is.
+        out_seqlens_expanded: int32, at least one element per token; takes max(v, 0). What lies
+            beyond the last token is left as it is.
         out_nsa_cache_seqlens: the same; takes min(max(v, 0), topk).
         num_tokens: the sum of extend_seq_lens, if the caller knows it. Nothing is then read back
             from the device; without it, one number is.

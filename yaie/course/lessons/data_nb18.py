@@ -140,7 +140,7 @@ def owners() -> list[TileOwners]:
         ((1, 0),), tuple((1, d) for d in columns), "", (0,), columns,
     )  # fmt: skip
     tile = TileOwners(
-        "rung 2: 4 rows a warp, 32 keys at a time", 32, 32, 64,
+        "rung 2: 4 rows per warp, 32 keys at a time", 32, 32, 64,
         tuple((4 * w, 4) for w in range(8)), 2, tuple((8 + r, lane) for r in range(4)),
         tuple((8 + r, d) for r in range(4) for d in columns), "qkv", (lane,), columns,
     )  # fmt: skip

@@ -314,7 +314,7 @@ def compare_counters(text: str) -> list[dict]:
                 unit = "sectors" if memory == "global" else "wavefronts"
                 rows.append({
                     "kernel": f"{name}({number})", "line": lines,
-                    "what": f"{unit} a request, {memory} {operation}",
+                    "what": f"{unit} per request, {memory} {operation}",
                     "emulator": round(ours[1] / ours[0], 3), "ncu": round(theirs[1] / theirs[0], 3),
                     "requests": {"emulator": ours[0], "ncu": int(theirs[0])},
                     "agree": ours == theirs,
