@@ -97,10 +97,10 @@ def pool_state(num_blocks: int, num_requests: int, name: str = "request"):
 
 
 STEPS = [
-    viz.Step((("a", "prefill", 8),), free_blocks=4),
-    viz.Step((("a", "decode", 1), ("b", "prefill", 7)), free_blocks=0),
-    viz.Step((("a", "decode", 1),), preempted=("b",), finished=("a",), free_blocks=3),
-    viz.Step((("b", "prefill", 8), ("c", "idle", 0)), free_blocks=1),
+    viz.StepRecord((("a", "prefill", 8),), free_blocks=4),
+    viz.StepRecord((("a", "decode", 1), ("b", "prefill", 7)), free_blocks=0),
+    viz.StepRecord((("a", "decode", 1),), preempted=("b",), finished=("a",), free_blocks=3),
+    viz.StepRecord((("b", "prefill", 8), ("c", "idle", 0)), free_blocks=1),
 ]
 
 
@@ -120,11 +120,11 @@ def cache_state():
     return viz.snapshot_cache(manager, cache, matched=range(4))
 
 
-def many_steps(num_requests: int) -> list[viz.Step]:
+def many_steps(num_requests: int) -> list[viz.StepRecord]:
     ids = [f"request {i}" for i in range(num_requests)]
     kinds = ["decode" if i % 5 else "prefill" for i in range(num_requests)]
     return [
-        viz.Step(tuple((ids[i], kinds[i], 1 + i) for i in range(min(n + 1, num_requests))))
+        viz.StepRecord(tuple((ids[i], kinds[i], 1 + i) for i in range(min(n + 1, num_requests))))
         for n in range(2 * num_requests)
     ]
 
@@ -231,11 +231,11 @@ def works() -> dict[str, list[viz.Work]]:
     return {"eager": eager, "overlapping": together, "nothing": []}
 
 
-def stalled(chunk: int) -> list[viz.Step]:
+def stalled(chunk: int) -> list[viz.StepRecord]:
     """Steps of a request that decodes beside a prompt of 40 tokens."""
     decode = ("a", "decode", 1)
-    steps = [viz.Step((decode, ("b", "prefill", chunk))) for _ in range(40 // chunk)]
-    return [viz.Step((decode,)), *steps, viz.Step((decode,))]
+    steps = [viz.StepRecord((decode, ("b", "prefill", chunk))) for _ in range(40 // chunk)]
+    return [viz.StepRecord((decode,)), *steps, viz.StepRecord((decode,))]
 
 
 def matrices():
@@ -729,8 +729,8 @@ REFUSED = (
     (lambda: viz.film_strip(pool_states(), viz.draw_blocks, ["one"]), "titles"),
     (lambda: viz.film_strip(pool_states(), viz.draw_blocks, frames=[9]), "frames"),
     (lambda: viz.slider([], viz.draw_blocks), "states"),
-    (lambda: viz.Step((("a", "sleep", 1),)), "sleep"),
-    (lambda: viz.Step(free_blocks=-1), "free_blocks"),
+    (lambda: viz.StepRecord((("a", "sleep", 1),)), "sleep"),
+    (lambda: viz.StepRecord(free_blocks=-1), "free_blocks"),
     (lambda: viz.draw_schedules({}), "schedules"),
     (lambda: viz.draw_stalls({}, "a"), "schedules must not be empty"),
     (lambda: viz.draw_stalls({"x": stalled(4)}, "b"), "request must have two tokens in 'x', got 0"),

@@ -70,9 +70,9 @@ class Simulation:
             if request.num_new_tokens == 0:
                 request.token_ids.append(self.new_token())
 
-    def run(self, arrivals: dict[str, Arrival], limit: int = 500) -> list[viz.Step]:
+    def run(self, arrivals: dict[str, Arrival], limit: int = 500) -> list[viz.StepRecord]:
         """Step until all requests are served, or `limit` is reached; the steps, for pictures."""
-        steps: list[viz.Step] = []
+        steps: list[viz.StepRecord] = []
         while len(steps) < limit:
             for name, arrival in arrivals.items():
                 if arrival.step == len(steps):
@@ -82,7 +82,7 @@ class Simulation:
             steps.append(self._step(arrivals))
         return steps
 
-    def _step(self, arrivals: dict[str, Arrival]) -> viz.Step:
+    def _step(self, arrivals: dict[str, Arrival]) -> viz.StepRecord:
         decoding = {r.request_id for r in self.scheduler.running if r.is_decoding}
         step = self.scheduler.schedule()
         work = tuple(
@@ -97,7 +97,7 @@ class Simulation:
         ]
         for request in finished:
             self.scheduler.finish(request, "length")
-        return viz.Step(
+        return viz.StepRecord(
             work=work,
             preempted=tuple(request.request_id for request in step.preempted),
             finished=tuple(request.request_id for request in finished),

@@ -15,7 +15,7 @@ _NAMES = {
     "tree": "draw_tree",
     "blocks": "snapshot_pool cached_blocks draw_blocks",
     "paged": "snapshot_cache draw_cache Extent pool_extents draw_fragmentation",
-    "schedule": "Step draw_schedule draw_schedules",
+    "schedule": "StepRecord draw_schedule draw_schedules",
     "stalls": "draw_stalls",
     "sampling": "Filter snapshot_sampling draw_sampling",
     "draws": "draw_bits draw_number_line rounds draw_rounds Tally draw_counts draw_chance",

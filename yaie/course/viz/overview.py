@@ -15,7 +15,7 @@ from yaie.course.viz.attention import draw_attention
 from yaie.course.viz.blocks import PoolState, draw_blocks
 from yaie.course.viz.film import compose
 from yaie.course.viz.page import Page, Place, Sheet
-from yaie.course.viz.schedule import Step, draw_schedule
+from yaie.course.viz.schedule import StepRecord, draw_schedule
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeNode, TreeState
 
@@ -263,14 +263,14 @@ def _blocks() -> tuple[PoolState, PoolState]:
     return after, before
 
 
-def _schedule() -> list[Step]:
+def _schedule() -> list[StepRecord]:
     return [
-        Step((("A", "prefill", 8),)),
-        Step((("A", "decode", 1), ("B", "prefill", 7))),
-        Step((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 6))),
-        Step((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 5)), finished=("A",)),
-        Step((("B", "decode", 1), ("C", "decode", 1), ("D", "prefill", 6))),
-        Step((("B", "decode", 1), ("C", "decode", 1), ("D", "decode", 1)), finished=("B",)),
-        Step((("C", "decode", 1), ("D", "decode", 1))),
-        Step((("C", "decode", 1), ("D", "decode", 1)), finished=("C", "D")),
+        StepRecord((("A", "prefill", 8),)),
+        StepRecord((("A", "decode", 1), ("B", "prefill", 7))),
+        StepRecord((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 6))),
+        StepRecord((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 5)), finished=("A",)),
+        StepRecord((("B", "decode", 1), ("C", "decode", 1), ("D", "prefill", 6))),
+        StepRecord((("B", "decode", 1), ("C", "decode", 1), ("D", "decode", 1)), finished=("B",)),
+        StepRecord((("C", "decode", 1), ("D", "decode", 1))),
+        StepRecord((("C", "decode", 1), ("D", "decode", 1)), finished=("C", "D")),
     ]

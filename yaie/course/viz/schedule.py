@@ -24,8 +24,8 @@ LOOKS = {
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a scheduler.
+class StepRecord:
+    """What a scheduler's step did.
 
     Attributes:
         work: (request id, kind, tokens) for each request in the batch. Kinds: "prefill",
@@ -56,7 +56,7 @@ class Step:
 
 
 def draw_schedule(
-    steps: Sequence[Step],
+    steps: Sequence[StepRecord],
     token_budget: int | None = None,
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
@@ -76,7 +76,7 @@ def draw_schedule(
 
 
 def draw_schedules(
-    schedules: Mapping[str, Sequence[Step]],
+    schedules: Mapping[str, Sequence[StepRecord]],
     token_budget: int | None = None,
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
@@ -113,12 +113,12 @@ def draw_schedules(
     return page.figure
 
 
-def _request_ids(schedules: Mapping[str, Sequence[Step]]) -> list[str]:
+def _request_ids(schedules: Mapping[str, Sequence[StepRecord]]) -> list[str]:
     steps = chain(*schedules.values())
     return list(dict.fromkeys(name for step in steps for name, _, _ in step.work))
 
 
-def _waiting_steps(name: str, steps: Sequence[Step], arrival: int) -> list[int]:
+def _waiting_steps(name: str, steps: Sequence[StepRecord], arrival: int) -> list[int]:
     """The steps in which a request is there and not in the batch."""
     busy = [any(entry[0] == name for entry in step.work) for step in steps]
     ends = [i for i, step in enumerate(steps) if name in step.finished]
@@ -126,7 +126,7 @@ def _waiting_steps(name: str, steps: Sequence[Step], arrival: int) -> list[int]:
     return [i for i in range(arrival, end) if not busy[i]]
 
 
-def _summary(steps: Sequence[Step]) -> str:
+def _summary(steps: Sequence[StepRecord]) -> str:
     places = sum(len(step.work) for step in steps)
     busy = sum(kind != "idle" for step in steps for _, kind, _ in step.work)
     words = style.count(len(steps), "step")
@@ -135,7 +135,7 @@ def _summary(steps: Sequence[Step]) -> str:
     return words
 
 
-def _in_words(steps: Sequence[Step]) -> str:
+def _in_words(steps: Sequence[StepRecord]) -> str:
     """What a schedule did, for readers who cannot see it."""
     tokens = [step.num_tokens for step in steps]
     words = (
@@ -158,7 +158,7 @@ class _Chart:
         self,
         ids: Sequence[str],
         columns: int,
-        schedules: Sequence[Sequence[Step]],
+        schedules: Sequence[Sequence[StepRecord]],
         arrivals: Mapping[str, int],
         budget: int | None,
     ) -> None:
@@ -176,7 +176,7 @@ class _Chart:
         if self.most_free:
             self.height += FREE_HEIGHT + 0.12
 
-    def draw(self, page: Page, steps: Sequence[Step], top: float) -> None:
+    def draw(self, page: Page, steps: Sequence[StepRecord], top: float) -> None:
         gap = min(0.03, self.cell * 0.15)
         grid = page.grid(self.left, top + 0.02, self.cell, self.row, gap, 0.05)
         row_of = {name: row for row, name in enumerate(self.ids)}
@@ -214,7 +214,9 @@ class _Chart:
         page.plot([grid.x(0), grid.x(self.columns)], [bottom] * 2, color=style.FAINT, lw=1.0)
         return grid
 
-    def _draw_budget(self, page: Page, steps: Sequence[Step], bottom: float, gap: float) -> None:
+    def _draw_budget(
+        self, page: Page, steps: Sequence[StepRecord], bottom: float, gap: float
+    ) -> None:
         """Bars of prefill and decode tokens for each step, under the line of the budget."""
         grid = self._draw_lane(page, ("tokens", "per step"), bottom, BUDGET_HEIGHT)
         for index, step in enumerate(steps):
@@ -229,7 +231,7 @@ class _Chart:
         page.plot(ends, [y, y], color=style.INK, lw=0.9, ls="-" if self.budget else (0, (1, 3)))
         page.note(ends[1] + 0.06, y, f"budget {limit}" if self.budget else str(limit))
 
-    def _draw_free_blocks(self, page: Page, steps: Sequence[Step], bottom: float) -> None:
+    def _draw_free_blocks(self, page: Page, steps: Sequence[StepRecord], bottom: float) -> None:
         """The free blocks after each step, as a surface on a scale of its own."""
         grid = self._draw_lane(page, ("free", "blocks"), bottom, FREE_HEIGHT)
         points = [(i, s.free_blocks) for i, s in enumerate(steps) if s.free_blocks is not None]
@@ -273,7 +275,7 @@ WORDS = {
 
 
 def _key(
-    schedules: Mapping[str, Sequence[Step]], ids: Sequence[str], arrivals: Mapping[str, int]
+    schedules: Mapping[str, Sequence[StepRecord]], ids: Sequence[str], arrivals: Mapping[str, int]
 ) -> list[str]:
     """The marks that the schedules use."""
     steps = [step for schedule in schedules.values() for step in schedule]

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.schedule import LOOKS, Step
+from yaie.course.viz.schedule import LOOKS, StepRecord
 
 LEFT, TOP, ROW, BLOCK = 1.0, 0.45, 0.3, 1.15  # inches
 
 
 def draw_stalls(
-    schedules: Mapping[str, Sequence[Step]], request: str, at: Place | None = None
+    schedules: Mapping[str, Sequence[StepRecord]], request: str, at: Place | None = None
 ) -> Figure:
     """Draw each step as wide as its tokens, and the longest pause of a request that decodes.
 
@@ -58,5 +58,5 @@ def draw_stalls(
     return page.figure
 
 
-def _decodes(step: Step, request: str) -> bool:
+def _decodes(step: StepRecord, request: str) -> bool:
     return any(name == request and kind == "decode" for name, kind, _ in step.work)
