@@ -20,7 +20,7 @@
 // Shapes    as specified in flash.cuh, float16 or bfloat16; head_dim at most 128, else
 //           cudaErrorInvalidValue; head_dim and the strides multiples of 8, and q, k, v and out at
 //           multiples of 16 bytes, else cudaErrorMisalignedAddress
-//           The launchers `_fp8` read pools of e4m3, of 8 bytes a chunk.
+//           The launchers `_fp8` read pools of e4m3, 8 bytes per chunk.
 // Owns      each thread block of 4 warps: 128 rows of a KV head, where a row is a query of one of
 //           the query heads that share it; each warp: 32 rows; each lane: in each of 4 rows, a
 //           quarter of the scores of a tile of keys and a quarter of the output, where mma.sync
