@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ import torch
 from yaie.course.core.observe import Found, Observer
 from yaie.ops.interpreter import interpreted  # before Triton, which it may have to configure
 
+MOST = 1000  # loads and stores of the programs of a large grid that run
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 
@@ -138,15 +140,15 @@ class Trace:
 
 
 @contextmanager
-def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
+def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]:
     """Record what programs do with their tensors in the launches inside.
 
     A tensor is called as it is here, or else after the kernel's parameter, without its `_ptr`. It
     counts as all that lies between its first element and its last. What a program does outside of
     it is in `Trace.strays`: a load has no value there, a store is dropped. Floats without a value,
     and those of a masked lane for which `tl.load` was given no `other`, are NaN, although the
-    interpreter by itself says 0: a GPU promises nothing. Where kernels are compiled, or Triton does
-    not exist, nothing is recorded.
+    interpreter by itself says 0: a GPU promises nothing. More than `most` loads and stores are an
+    error. Where kernels are compiled, or Triton does not exist, nothing is recorded.
     """
     trace = Trace()
     if not can_watch():
@@ -174,6 +176,8 @@ def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
         place = min(places, key=lambda place: place.distance(addresses))
         access = place.access(kind, builder.grid_idx, pointers.data, mask.data)
         trace.accesses.append(access)
+        if len(trace.accesses) > most:
+            raise RuntimeError(f"{access.who} goes on after {most:,} loads and stores")
         if isinstance(mask, np.ndarray):  # of a descriptor
             return mask & ~access.stray
         return type(mask)(mask.data & ~access.stray, mask.dtype)
@@ -268,7 +272,8 @@ def launch(
         first: number of the grid's first program along axis 0: the last ones of a large grid.
     """
     tensors = {n: x for n, x in arguments.items() if isinstance(x, torch.Tensor)}
-    with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors(), _from(first):
+    most = MOST if first else math.inf
+    with watch(most, **tensors) as trace, np.errstate(all="ignore"), plain_errors(), _from(first):
         kernel[grid](*arguments.values(), **constants)
     return trace
 
@@ -283,7 +288,13 @@ def _from(first: int) -> Iterator[None]:
     def shifted(builder: Any, x: int, y: int, z: int) -> None:
         builder.grid_idx = (first + x, y, z)
 
-    with patch.object(InterpreterBuilder, "set_grid_idx", shifted):
+    def extended(builder: Any, x: int, y: int, z: int) -> None:
+        builder.grid_dim = (first + x, y, z)
+
+    with (
+        patch.object(InterpreterBuilder, "set_grid_idx", shifted),
+        patch.object(InterpreterBuilder, "set_grid_dim", extended),
+    ):
         yield
 
 

@@ -11,6 +11,7 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import launch, run, triton
 from yaie.course.exercises.nb11.tensors import (
     beyond_a_row,
+    from_row,
     poisoned,
     randn,
     see_loaded,
@@ -30,6 +31,8 @@ def cases() -> Iterator[Case]:
         name = f"{shape[0]} rows of {shape[1]} scores"
         yield rows_of(name, programs, lambda shape=shape: randn(*shape, seed=3))
     yield rows_of("4 rows of 1,000 scores in float16", 4, lambda: randn(4, 1000, seed=4).half())
+    name = "row 524,288, the last one, of 4,096 scores: it begins at element 2³¹"
+    yield Case(name, scores=lambda: randn(1, 4096, seed=6), programs=1, first=1 << 19)
 
 
 def rows_of(what: str, programs: int, scores: Any) -> Case:
@@ -46,10 +49,15 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
     x = spaced(case.scores())
     rows, columns = x.shape
     out = poisoned(rows, columns, dtype=x.dtype)
-    arguments = {"x": x, "out": out, "rows": rows, "columns": columns}
+    first = getattr(case, "first", 0)  # of the rows, and of the programs that run
+    arguments = {"x": from_row(first, x), "out": from_row(first, out)}
+    arguments |= {"rows": first + rows, "columns": columns}
+    out = arguments["out"][first:]
     constants = {"BLOCK": triton.next_power_of_2(columns), "STAGES": 1}
     with see.call("the launch"):
-        trace = run(see, kernel, (case.programs,), arguments, beyond_a_row, **constants)
+        trace = run(
+            see, kernel, (case.programs,), arguments, beyond_a_row, first=first, **constants
+        )
     see_rows_begin(see, trace, "x", columns)
     want = x.double().softmax(dim=-1).nan_to_num(0.0).to(x.dtype)
     why = (

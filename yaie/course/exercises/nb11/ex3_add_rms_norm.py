@@ -12,6 +12,7 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import run, triton
 from yaie.course.exercises.nb11.tensors import (
     beyond_a_row,
+    from_row,
     poisoned,
     randn,
     see_loaded,
@@ -38,17 +39,23 @@ def cases() -> Iterator[Case]:
         yield rows_of(rows, size, programs)
     yield rows_of(4, 1000, programs=4, dtype="float16")
     yield rows_of(4, 1000, programs=4, dtype="float16", out="float32")  # total is rounded, out not
+    yield rows_of(1, 4096, programs=1, first=1 << 19)
 
 
 def rows_of(
-    rows: int, size: int, programs: int, scale: float = 1.0, dtype: str = "float32", out: str = ""
-) -> Case:
+    rows: int, size: int, programs: int, scale: float = 1.0, dtype: str = "float32", out: str = "",
+    first: int = 0,
+) -> Case:  # fmt: skip
+    """`first`: how many other rows come before these."""
     kind = "" if dtype == "float32" else f" in {dtype}"
     kind += f", out in {out}" if out else ""
     name = f"{rows} rows of {size}{kind}, a grid of {programs}"
+    if first:
+        name = f"row {first:,}, the last one, of {size:,}: it begins at element 2³¹"
     return Case(
-        name, rows=rows, size=size, programs=programs, scale=scale, dtype=dtype, out=out or dtype
-    )
+        name, rows=rows, size=size, programs=programs, scale=scale, dtype=dtype, out=out or dtype,
+        first=first,
+    )  # fmt: skip
 
 
 def observe(kernel: Any, case: Case, see: Observer) -> None:
@@ -57,13 +64,18 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
     weight = randn(size, seed=3, dtype=dtype)
     out = poisoned(rows, size, dtype=getattr(torch, case.out))
     total = poisoned(rows, size, dtype=dtype)
+    first = case.first
     arguments = {
-        "x": x, "residual": residual, "weight": weight, "out": out, "total": total,
-        "rows": rows, "size": size, "eps": EPS,
+        "x": from_row(first, x), "residual": from_row(first, residual), "weight": weight,
+        "out": from_row(first, out), "total": from_row(first, total),
+        "rows": first + rows, "size": size, "eps": EPS,
     }  # fmt: skip
+    out, total = (arguments[name][first:] for name in ("out", "total"))
     constants = {"BLOCK": triton.next_power_of_2(size), "STAGES": 1}
     with see.call("the launch"):
-        trace = run(see, kernel, (case.programs,), arguments, beyond_a_row, **constants)
+        trace = run(
+            see, kernel, (case.programs,), arguments, beyond_a_row, first=first, **constants
+        )
     for name in ("x", "residual"):
         see_rows_begin(see, trace, name, size)
     why = "total is x + residual. The next layer adds to it, so it is a result as well."

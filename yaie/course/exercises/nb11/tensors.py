@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from yaie.course.core.observe import Observer
 from yaie.course.core.triton import Access, Trace
 
 MARGIN = 4096  # elements of nothing around each tensor
+AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
 
 
 def spaced(tensor: Any) -> Any:
@@ -18,6 +21,26 @@ def spaced(tensor: Any) -> Any:
     room = torch.full((tensor.numel() + 2 * MARGIN,), torch.nan).to(tensor.dtype)
     middle = room[MARGIN : MARGIN + tensor.numel()].view(tensor.shape)
     return middle.copy_(tensor)
+
+
+def among(tensor: Any, num_rows: int, first: int) -> Any:
+    """The same numbers, as some of `num_rows` rows in memory that is taken when touched.
+
+    Args:
+        tensor: `[n, rows, ...]`; of the result row `first` and those after it are these rows.
+    """
+    shape = (len(tensor), num_rows, *tensor.shape[2:])
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    size = math.prod(shape)
+    room = mmap.mmap(-1, tensor.itemsize * (size + 2 * AROUND), flags=flags)
+    large = torch.frombuffer(room, dtype=tensor.dtype)[AROUND : AROUND + size].view(shape)
+    large[:, first : first + tensor.shape[1]] = tensor
+    return large
+
+
+def from_row(first: int, tensor: Any) -> Any:
+    """The rows `[rows, columns]` as those that follow `first` others."""
+    return among(tensor[None], first + len(tensor), first)[0] if first else tensor
 
 
 def poisoned(*shape: int, dtype: Any = None, value: float = torch.nan) -> Any:

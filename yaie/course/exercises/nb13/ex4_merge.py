@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,12 +10,11 @@ import torch
 
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import Access, launch, run, triton
-from yaie.course.exercises.nb11.tensors import poisoned, see_stored_once, spaced
+from yaie.course.exercises.nb11.tensors import among, poisoned, see_stored_once, spaced
 from yaie.course.exercises.nb13.kernels import operator_by
 
 fit = operator_by("merge_kernel")
 INF = math.inf
-AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
 
 
 def cases() -> Iterator[Case]:
@@ -83,17 +81,6 @@ def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
     see.close("lse", out_lse, lse.double().logsumexp(dim=0).float(), why)
     for name in ("out", "lse"):
         see_stored_once(see, trace, name)
-
-
-def among(tensor: Any, num_rows: int, first: int) -> Any:
-    """The same numbers, as some of `num_rows` rows in memory that is taken when touched."""
-    shape = (len(tensor), num_rows, *tensor.shape[2:])
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    size = math.prod(shape)
-    room = mmap.mmap(-1, 4 * (size + 2 * AROUND), flags=flags)
-    large = torch.frombuffer(room, dtype=torch.float32)[AROUND : AROUND + size].view(shape)
-    large[:, first : first + tensor.shape[1]] = tensor
-    return large
 
 
 def beyond(access: Access) -> str:
