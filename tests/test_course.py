@@ -307,7 +307,11 @@ def test_cuda_stub_is_the_file_with_its_regions_emptied(folders: Path, monkeypat
     stub = render.stub(made("csrc/two.cu#copy"))
     hole = "// exercise 99.1 begin: the copy\n    // your lines\n    // exercise 99.1 end\n"
     assert hole in stub and stub.count("// exercise 99.1 begin") == 2
-    assert stub.count("out[i] = in[i]") == 1 and "99.2" not in stub
+    assert stub.count("out[i] = in[i]") == 0 and "99.2 begin" not in stub
+    assert '    // exercise 99.2\n#include "../solutions/99_made/2_part_1.cuh"\n' in stub
+    assert list(render.parts(made("csrc/copy.cu#copy"))) == []
+    second = made("csrc/two.cu#other", number=2)
+    assert list(render.parts(second)) == [("solutions/99_made/2_part_1.cuh", region)]
 
 
 def test_comments_and_spaces_are_no_code() -> None:

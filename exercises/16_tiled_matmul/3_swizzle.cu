@@ -106,58 +106,19 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     auto load_fragments = [&](int set, int stage, int step) {
         const T* a_tile = stages + stage * STAGE;
         const T* b_tile = a_tile + TILE_M * TILE_K;
-        int row = lane % 16, half = lane / 16;
-        int a_column = step * 2 + half, b_column = warp_column / CHUNK + half;  // counted in chunks
-#pragma unroll
-        for (int j = 0; j < TILES_8 / 2; ++j)
-            ldmatrix_x4_trans(
-                b_parts[set][j],
-                b_tile + swizzle<B_CHUNKS>(step * 16 + row, b_column + j * 2) * CHUNK);
-#pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
-            ldmatrix_x4(a_parts[set][i],
-                        a_tile + swizzle<A_CHUNKS>(warp_row + i * 16 + row, a_column) * CHUNK);
+        // exercise 16.4: the fragments of this warp's rows of a and columns of b
+#include "../solutions/16_tiled_matmul/4_part_1.cuh"
     };
 
     float sums[TILES_16][TILES_8][4] = {};
     auto multiply = [&](int set) {
-#pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES_8; ++j)
-                mma_16x8x16<T>(sums[i][j], a_parts[set][i], b_parts[set][j / 2][j % 2 * 2],
-                               b_parts[set][j / 2][j % 2 * 2 + 1]);
+        // exercise 16.4: every fragment of a times every fragment of b
+#include "../solutions/16_tiled_matmul/4_part_2.cuh"
     };
 
     int tiles = ceil_div(k, TILE_K);
-    for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
-    cp_async_wait<STAGES - 1>();
-    __syncthreads();
-    load_fragments(0, 0, 0);
-    for (int first_tile = 0; first_tile < tiles; first_tile += STAGES) {
-#pragma unroll
-        for (int stage = 0; stage < STAGES; ++stage) {
-            int tile = first_tile + stage;
-            if (tile >= tiles) break;
-#pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                if (step < STEPS - 1)
-                    load_fragments((step + 1) % 2, stage, step + 1);
-                else
-                    load_fragments(0, (stage + 1) % STAGES, 0);
-                if (step == STEPS - 2) {
-                    // This warp has all of this tile in registers; after the barrier every warp
-                    // has, so its stage may be overwritten. The next tile has arrived as well.
-                    cp_async_wait<STAGES - 2>();
-                    __syncthreads();
-                    copy_tiles(tile + STAGES, stage);
-                }
-                multiply(step % 2);
-            }
-        }
-    }
-    cp_async_wait<0>();
-    __syncthreads();
+    // exercise 16.5: multiply tile after tile, while the copies of the next ones are in flight
+#include "../solutions/16_tiled_matmul/5_part_1.cuh"
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

@@ -62,9 +62,8 @@ static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread stay
 template <int CHUNKS>
 __host__ __device__ __forceinline__ int swizzle(int row, int chunk) {
     int place = 0;
-    constexpr int ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;  // per 128 bytes, the width of all banks
-    constexpr int MASK = CHUNKS < 8 ? CHUNKS - 1 : 7;
-    place = row * CHUNKS + (chunk ^ (row / ROWS & MASK));
+    // exercise 16.3
+#include "../solutions/16_tiled_matmul/3_part_1.cuh"
     return place;
 }
 
@@ -143,34 +142,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     int tiles = ceil_div(k, TILE_K);
-    for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
-    cp_async_wait<STAGES - 1>();
-    __syncthreads();
-    load_fragments(0, 0, 0);
-    for (int first_tile = 0; first_tile < tiles; first_tile += STAGES) {
-#pragma unroll
-        for (int stage = 0; stage < STAGES; ++stage) {
-            int tile = first_tile + stage;
-            if (tile >= tiles) break;
-#pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                if (step < STEPS - 1)
-                    load_fragments((step + 1) % 2, stage, step + 1);
-                else
-                    load_fragments(0, (stage + 1) % STAGES, 0);
-                if (step == STEPS - 2) {
-                    // This warp has all of this tile in registers; after the barrier every warp
-                    // has, so its stage may be overwritten. The next tile has arrived as well.
-                    cp_async_wait<STAGES - 2>();
-                    __syncthreads();
-                    copy_tiles(tile + STAGES, stage);
-                }
-                multiply(step % 2);
-            }
-        }
-    }
-    cp_async_wait<0>();
-    __syncthreads();
+    // exercise 16.5: multiply tile after tile, while the copies of the next ones are in flight
+#include "../solutions/16_tiled_matmul/5_part_1.cuh"
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

@@ -63,9 +63,8 @@ static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread stay
 template <int CHUNKS>
 __host__ __device__ __forceinline__ int swizzle(int row, int chunk) {
     int place = 0;
-    constexpr int ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;  // per 128 bytes, the width of all banks
-    constexpr int MASK = CHUNKS < 8 ? CHUNKS - 1 : 7;
-    place = row * CHUNKS + (chunk ^ (row / ROWS & MASK));
+    // exercise 16.3
+#include "../solutions/16_tiled_matmul/3_part_1.cuh"
     return place;
 }
 
@@ -116,27 +115,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     auto load_fragments = [&](int set, int stage, int step) {
         const T* a_tile = stages + stage * STAGE;
         const T* b_tile = a_tile + TILE_M * TILE_K;
-        int row = lane % 16, half = lane / 16;
-        int a_column = step * 2 + half, b_column = warp_column / CHUNK + half;  // counted in chunks
-#pragma unroll
-        for (int j = 0; j < TILES_8 / 2; ++j)
-            ldmatrix_x4_trans(
-                b_parts[set][j],
-                b_tile + swizzle<B_CHUNKS>(step * 16 + row, b_column + j * 2) * CHUNK);
-#pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
-            ldmatrix_x4(a_parts[set][i],
-                        a_tile + swizzle<A_CHUNKS>(warp_row + i * 16 + row, a_column) * CHUNK);
+        // exercise 16.4: the fragments of this warp's rows of a and columns of b
+#include "../solutions/16_tiled_matmul/4_part_1.cuh"
     };
 
     float sums[TILES_16][TILES_8][4] = {};
     auto multiply = [&](int set) {
-#pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES_8; ++j)
-                mma_16x8x16<T>(sums[i][j], a_parts[set][i], b_parts[set][j / 2][j % 2 * 2],
-                               b_parts[set][j / 2][j % 2 * 2 + 1]);
+        // exercise 16.4: every fragment of a times every fragment of b
+#include "../solutions/16_tiled_matmul/4_part_2.cuh"
     };
 
     int tiles = ceil_div(k, TILE_K);

@@ -256,30 +256,13 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T, 
     };
     // The weights of the 16 keys from tile j of the scores on, in the layout of operand A.
     auto weigh = [&](int j, uint32_t (&weights)[ROW_TILES][4]) {
-#pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i)
-#pragma unroll
-            for (int part = 0; part < 4; ++part) {
-                int half = part % 2;
-                const float* two = &scores[i][j + part / 2][half * 2];
-                float low = exp2_approx(two[0] * flash.scale - maximum[i][half]);
-                float high = exp2_approx(two[1] * flash.scale - maximum[i][half]);
-                total[i][half] += low + high;
-                weights[i][part] = pack2<T>(low, high);
-            }
+        // exercise 18.4: scores to weights, in pairs, where mma.sync expects operand A
+#include "../solutions/18_flash_attention_cuda/4_part_1.cuh"
     };
     auto add_values = [&](int tile, int j, const uint32_t (&weights)[ROW_TILES][4]) {
         const T* v_tile = v_tiles + tile % 2 * KV_TILE;
-        uint32_t v[4];
-#pragma unroll
-        for (int d = 0; d < CHUNKS; d += 2) {
-            ldmatrix_x4_trans(v, v_tile + ((place ^ d) + j * 8 * CHUNKS) * CHUNK);
-#pragma unroll
-            for (int n = 0; n < 2; ++n)
-#pragma unroll
-                for (int i = 0; i < ROW_TILES; ++i)
-                    mma_16x8x16<T>(out[i][d + n], weights[i], v[n * 2], v[n * 2 + 1]);
-        }
+        // exercise 18.4: out += the weights of 16 keys × their values
+#include "../solutions/18_flash_attention_cuda/4_part_2.cuh"
     };
 
     for (int tile = 0; tile * TILE_K < num_keys; ++tile) {

@@ -117,11 +117,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T, 
     int num_rows = min(TILE_Q, sequence.num_queries * group - sequence.first_row);
     if (num_rows <= 0) return;
     static_assert(TILE_Q == THREADS, "one thread per row");
-    int row_of_all = sequence.first_row + threadIdx.x;
-    tokens[threadIdx.x] = sequence.first_query + row_of_all / group;
-    heads[threadIdx.x] = kv_head * group + row_of_all % group;
-    seen[threadIdx.x] = sequence.seen_by(row_of_all / group, flash.causal);
-    if (threadIdx.x == num_rows - 1) num_keys = seen[threadIdx.x];
+    // exercise 18.3: what row threadIdx.x of the tile is, and how many keys the tile needs
+#include "../solutions/18_flash_attention_cuda/3_part_1.cuh"
     __syncthreads();
 
     int warp_row = threadIdx.x / WARP * WARP_Q, lane = threadIdx.x % WARP;
@@ -205,18 +202,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T, 
         }
     };
     auto mask = [&](int tile) {
-        int key = tile * TILE_K + lane % 4 * 2;  // the lane's first key
-#pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                int keys = seen[warp_row + i * 16 + half * 8 + lane / 4] - key;
-#pragma unroll
-                for (int j = 0; j < KEY_TILES; ++j)
-#pragma unroll
-                    for (int e = 0; e < 2; ++e)
-                        if (j * 8 + e >= keys) scores[i][j][half * 2 + e] = -INFINITY;
-            }
+        // exercise 18.3: -INFINITY for each score of a key that its row does not see
+#include "../solutions/18_flash_attention_cuda/3_part_2.cuh"
     };
     auto raise_maximum = [&] {
         float highest[ROW_TILES][2];

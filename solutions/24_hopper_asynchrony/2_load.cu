@@ -44,12 +44,8 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ __align__(128) T weights[STAGES][COLUMNS];
     __shared__ uint64_t full[STAGES], empty[STAGES];
     int first_row = blockIdx.x * ROWS, boxes = ceil_div(columns, COLUMNS);
-    if (threadIdx.x == 0) {
-        for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(&full[stage], 1);
-            mbarrier_init(&empty[stage], ROWS);
-        }
-    }
+    // exercise 24.4: how many threads arrive per phase of full[stage] and of empty[stage]
+#include "../solutions/24_hopper_asynchrony/4_part_1.cuh"
     if (threadIdx.x == 0) fence_mbarrier_init();
     __syncthreads();
 
@@ -69,21 +65,8 @@ __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < Vec<T>::SIZE; ++i) sum += to_float(held[i]) * to_float(factor[i]);
         }
     };
-    if (threadIdx.x == ROWS) {
-        for (int box = 0; box < boxes; ++box) {
-            int stage = box % STAGES;
-            mbarrier_wait(&empty[stage], box / STAGES % 2 ^ 1);  // the first time immediately
-            ask(box, stage);
-        }
-    }
-    if (threadIdx.x < ROWS) {
-        for (int box = 0; box < boxes; ++box) {
-            int stage = box % STAGES;
-            mbarrier_wait(&full[stage], box / STAGES % 2);
-            add(stage);
-            mbarrier_arrive(&empty[stage]);
-        }
-    }
+    // exercise 24.4: thread ROWS asks for all boxes, threads 0 to ROWS - 1 add them
+#include "../solutions/24_hopper_asynchrony/4_part_2.cuh"
     int row = first_row + threadIdx.x;
     if (threadIdx.x < ROWS && row < rows) out[row] = sum;
 }

@@ -21,6 +21,7 @@ def generated() -> Iterator[tuple[str, str]]:
     for exercise in exercises():
         yield f"exercises/{exercise.file.as_posix()}", render.stub(exercise)
         yield f"solutions/{exercise.file.as_posix()}", render.solution(exercise)
+        yield from render.parts(exercise)
 
 
 def write(root: Path = ROOT) -> list[str]:

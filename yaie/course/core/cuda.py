@@ -384,12 +384,14 @@ def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
         problem = ""
         if dear:
             see.picture(partial(_draw_access, dear[0]))
-            text = report.source.splitlines()[dear[0].line - 1].strip()
+            line, header = dear[0].line, dear[0].header
+            text = "" if header else report.source.splitlines()[line - 1].strip()
+            place = f"line {line} of {header}" if header else f"line {line}"
             problem = (
-                f"cost more than they need. In line {dear[0].line} a request of a warp to "
+                f"cost more than they need. In {place} a request of a warp to "
                 f"{dear[0].name} takes {dear[0].per_request:.4g} {dear[0].unit}, and "
                 f"{dear[0].ideal:.4g} would be enough\n    {text}"
-            )
+            ).rstrip()
         costs = sorted((round(a.per_request, 2), round(a.ideal, 2)) for a in dear)
         see.note(f"the {kind}s", costs, problem, because)
 

@@ -13,7 +13,7 @@ import re
 import symtable
 import sys
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -279,8 +279,8 @@ def _member_order(name: str) -> tuple[int, str]:
 def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
     """The whole file, with its marked regions emptied unless solved.
 
-    `// exercise 14.1 begin: the bound` may say what is to be written there. Marks of other
-    exercises in the file are left out.
+    `// exercise 14.1 begin: the bound` may say what is to be written there. In place of another
+    exercise's region the file includes its lines, which a learner may not have written yet.
     """
     mark = rf"^[ \t]*// exercise {re.escape(exercise.id)}"
     region = re.compile(rf"({mark} begin.*\n)(?:.*\n)*?({mark} end)", re.MULTILINE)
@@ -292,10 +292,39 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
             lambda found: found[1] + (exercise.draft or _hole(found[1])) + found[2], source
         )
         source = _NOT_FOR_LEARNERS.sub("", source)
-    others = rf"^[ \t]*// exercise (?!{re.escape(exercise.id)} )\d\d\.\d (begin|end).*\n"
-    source = re.sub(others, "", source, flags=re.MULTILINE)
+    seen: Counter[str] = Counter()
+
+    def included(found: re.Match[str]) -> str:
+        seen[found["id"]] += 1
+        name = _part(exercise, found["id"], seen[found["id"]])
+        comment = f"{found['indent']}// exercise {found['id']}{found['what']}\n"
+        return found[0] if found["id"] == exercise.id else f'{comment}#include "../{name}"\n'
+
+    source = _REGION.sub(included, source)
     header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     return f"{header}\n{source}"
+
+
+_REGION = re.compile(
+    r"^(?P<indent>[ \t]*)// exercise (?P<id>\d\d\.\d) begin(?P<what>.*)\n(?P<lines>(?:.*\n)*?)"
+    r"[ \t]*// exercise (?P=id) end\n",
+    re.MULTILINE,
+)
+
+
+def parts(exercise: Exercise) -> Iterator[tuple[str, str]]:
+    """The regions of a CUDA exercise that others' stubs include: each one's file and lines."""
+    source = (ROOT / exercise.source).read_text(encoding="utf-8") if exercise.is_cuda else ""
+    regions = list(_REGION.finditer(source))
+    if len({region["id"] for region in regions}) > 1:
+        own = [region["lines"] for region in regions if region["id"] == exercise.id]
+        for number, lines in enumerate(own, 1):
+            yield _part(exercise, exercise.id, number), lines
+
+
+def _part(exercise: Exercise, id: str, number: int) -> str:
+    """Where a region lies, from the project's root: beside the solutions of the notebook."""
+    return f"solutions/{exercise.notebook}/{id[3:]}_part_{number}.cuh"
 
 
 # Of a kernel's header: a stub begins with what its lines need, and the notebook tells the rest.
