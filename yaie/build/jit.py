@@ -226,8 +226,9 @@ class Module:
         with _building, _short_names(self.path):
             if index not in self._on_gpu:
                 capability = torch.cuda.get_device_capability(index)
+                path = self._library(capability)
                 try:
-                    library = ctypes.CDLL(str(self._library(capability)))
+                    library = ctypes.CDLL(str(path))
                 except OSError as error:  # it asks for another CUDA runtime than torch has loaded
                     wanted = f"nvcc must be of torch's CUDA version, {torch.version.cuda}"
                     raise CompileError(f"{error}; {wanted}") from error

@@ -282,32 +282,30 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
     `// exercise 14.1 begin: the bound` may say what is to be written there. In place of another
     exercise's region the file includes its lines, which a learner may not have written yet.
     """
-    mark = rf"^[ \t]*// exercise {re.escape(exercise.id)}"
-    region = re.compile(rf"({mark} begin.*\n)(?:.*\n)*?({mark} end)", re.MULTILINE)
-    if not region.search(source):
+    seen: Counter[str] = Counter()
+
+    def write(region: re.Match[str]) -> str:
+        id = region["id"]
+        seen[id] += 1
+        if id != exercise.id:
+            comment = f"{region['indent']}// exercise {id}{region['what']}\n"
+            return f'{comment}#include "../{_part(exercise, id, seen[id])}"\n'
+        hole = exercise.draft or f"{region['indent']}// your lines\n"
+        return region["begin"] + (region["lines"] if solved else hole) + region["end"]
+
+    source = _REGION.sub(write, source)
+    if not seen[exercise.id]:
         wanted = f"// exercise {exercise.id} begin … end"
         raise ValueError(f"{exercise.id}: {exercise.source} has no region {wanted}")
     if not solved:
-        source = region.sub(
-            lambda found: found[1] + (exercise.draft or _hole(found[1])) + found[2], source
-        )
         source = _NOT_FOR_LEARNERS.sub("", source)
-    seen: Counter[str] = Counter()
-
-    def included(found: re.Match[str]) -> str:
-        seen[found["id"]] += 1
-        name = _part(exercise, found["id"], seen[found["id"]])
-        comment = f"{found['indent']}// exercise {found['id']}{found['what']}\n"
-        return found[0] if found["id"] == exercise.id else f'{comment}#include "../{name}"\n'
-
-    source = _REGION.sub(included, source)
     header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     return f"{header}\n{source}"
 
 
 _REGION = re.compile(
-    r"^(?P<indent>[ \t]*)// exercise (?P<id>\d\d\.\d) begin(?P<what>.*)\n(?P<lines>(?:.*\n)*?)"
-    r"[ \t]*// exercise (?P=id) end\n",
+    r"^(?P<begin>(?P<indent>[ \t]*)// exercise (?P<id>\d\d\.\d) begin(?P<what>.*)\n)"
+    r"(?P<lines>(?:.*\n)*?)(?P<end>[ \t]*// exercise (?P=id) end\n)",
     re.MULTILINE,
 )
 
@@ -331,8 +329,3 @@ def _part(exercise: Exercise, id: str, number: int) -> str:
 _NOT_FOR_LEARNERS = re.compile(
     r"^// (?:Moves|Reaches|Oracle|Idea) .*\n(?://   .*\n)*", re.MULTILINE
 )
-
-
-def _hole(begin: str) -> str:
-    """The line in place of a region."""
-    return f"{begin.partition('//')[0]}// your lines\n"
