@@ -1,4 +1,4 @@
-"""Exercise 02.1: Find who begins like this prompt, in a trie.
+"""Exercise 02.1: Find the requests with this prefix, in a trie.
 
 A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
 agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.
@@ -29,4 +29,4 @@ class TokenTrie(reference.TokenTrie):
             The ids of all requests that begin with it, sorted by their text, and its length in
             tokens. With nothing in common: `([], 0)`.
         """
-        raise NotImplementedError("Exercise 02.1: Find who begins like this prompt, in a trie")
+        raise NotImplementedError("Exercise 02.1: Find the requests with this prefix, in a trie")

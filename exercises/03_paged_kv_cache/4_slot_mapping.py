@@ -1,6 +1,6 @@
-"""Exercise 03.4: Say where each token lies.
+"""Exercise 03.4: Translate tokens into slots.
 
-A kernel that writes keys and values knows nothing of requests: it wants one number for each
+A kernel that writes keys and values knows nothing about requests: it needs one number for each
 token, its slot in the pool seen as one long row. Translate the tokens `start` to `end` of a
 request into slots, through its block table. Refuse tokens that the request does not have.
 
@@ -30,4 +30,4 @@ class KVCacheManager(reference.KVCacheManager):
             ValueError: `start` to `end` is not a range within the request's tokens. A last block
                 that is partly filled has slots beyond them, which hold nothing of the request.
         """
-        raise NotImplementedError("Exercise 03.4: Say where each token lies")
+        raise NotImplementedError("Exercise 03.4: Translate tokens into slots")

@@ -1,4 +1,4 @@
-"""Exercise 05.3: From logits to tokens, a stream for each request.
+"""Exercise 05.3: From logits to tokens, a generator per request.
 
 Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with temperature 0 take
 the argmax; all others, however small their temperature, are drawn.
@@ -59,4 +59,4 @@ class SamplingKernel(reference.SamplingKernel):
             ValueError: a row has a NaN, +inf, or nothing but -inf; a parameter that is to be used
                 is out of range; there is not one generator for each row.
         """
-        raise NotImplementedError("Exercise 05.3: From logits to tokens, a stream for each request")
+        raise NotImplementedError("Exercise 05.3: From logits to tokens, a generator per request")

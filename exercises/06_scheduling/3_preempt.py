@@ -1,4 +1,4 @@
-"""Exercise 06.3: Preempt: who leaves, and what stays.
+"""Exercise 06.3: Preempt: which request leaves, and what stays.
 
 Three methods that call each other. `grow` makes a slot for the newest token of a request that
 decodes. If its last block is full and no block can be had, it preempts the request that was
@@ -53,7 +53,7 @@ class Scheduler(reference.Scheduler):
         Returns:
             Whether the request still runs.
         """
-        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")
+        raise NotImplementedError("Exercise 06.3: Preempt: which request leaves, and what stays")
 
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it waits in front, to be computed again.
@@ -61,8 +61,8 @@ class Scheduler(reference.Scheduler):
         It keeps its generated tokens: when it is admitted again, they are part of what is
         computed, and what the cache still holds of it is found there.
         """
-        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")
+        raise NotImplementedError("Exercise 06.3: Preempt: which request leaves, and what stays")
 
     def leave(self, request: Request) -> None:
         """Release everything that a running request holds."""
-        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")
+        raise NotImplementedError("Exercise 06.3: Preempt: which request leaves, and what stays")

@@ -2,8 +2,8 @@
 
 The gradients of q, k and v, by the same two loops as the forward pass. Each tile of weights is
 computed again, exp(scores - lse), and needs no running maximum: the log-sum-exp is final. The
-formulas are in the docstring. A tile of keys is met by several tiles of queries, and a KV head by
-several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
+formulas are in the docstring. Several tiles of queries use one tile of keys, and several query
+heads one KV head: their gradients add up (`tokens_first` with fewer heads adds the heads of a
 group), in float32 even if q, k and v are in half precision.
 
 You have

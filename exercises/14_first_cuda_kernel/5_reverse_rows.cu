@@ -1,8 +1,8 @@
-// Exercise 14.5: Mend a launcher that is refused.
+// Exercise 14.5: Repair a launcher that is refused.
 //
 // The kernel is right; the launcher is not. It gives each column a thread, takes more than 48 KiB of
 // shared memory without asking for it, launches empty grids, and returns `cudaSuccess` whatever
-// happened. Mend the lines between `begin` and `end`: every matrix whose rows fit the GPU's shared
+// happened. Repair the lines between `begin` and `end`: every matrix whose rows fit the GPU's shared
 // memory is reversed, an empty matrix is no error, and a refused launch returns its error, which the
 // next call does not see.
 //

@@ -2,7 +2,7 @@
 //
 // `out[i]` is the sum of `x[i]` and its two neighbors; past either end of `x` they count as 0. The
 // draft has three faults. The notebook shows how memcheck, racecheck and initcheck reported them on
-// a GPU, with line, threads and address. Read the reports, then mend the lines between `begin` and
+// a GPU, with line, threads and address. Read the reports, then repair the lines between `begin` and
 // `end`.
 //
 // In a terminal: yaie check 23.3, yaie hint 23.3, yaie reset 23.3.

@@ -3,7 +3,7 @@
 // Write the ring. Shared memory holds a ring of STAGES stages, each with room for one box; box b
 // goes to stage b % STAGES. Thread 0 makes two mbarriers for each stage: `full[stage]`, whose phase
 // is complete when a box has arrived, and `empty[stage]`, whose phase is complete when all threads
-// have added it. Then thread ROWS asks for all `boxes` boxes, as far ahead as there are empty
+// have added it. Then thread ROWS requests all `boxes` boxes, as far ahead as there are empty
 // stages, and threads 0 to ROWS - 1 add the products of each when it has arrived. Use no other
 // barrier.
 //

@@ -3,10 +3,10 @@
 // A thread block is one warp group, 128 threads. In each iteration it has copied a tile of a (128
 // rows) and a tile of b (128 columns) to shared memory, 64 values of k each. Add the products to the
 // sums: sums[0] are those of rows 0 to 63, sums[1] those of rows 64 to 127. wgmma runs beside the
-// threads and sees shared memory by another way than their stores, so the order is up to you: what
-// has been stored must be visible to it, all threads must have stored, the sums must be complete
-// before they are touched, and the tiles must have been read before the next iteration overwrites
-// them. After the loop, store the sums.
+// threads and accesses shared memory by another path than their stores do, so you must enforce the
+// order: what has been stored must be visible to it, all threads must have stored, the sums must be
+// complete before they are touched, and the tiles must have been read before the next iteration
+// overwrites them. After the loop, store the sums.
 //
 // You have
 // - `a_tile`, `b_tile`: T in shared memory: of a 128 lines, one per row; of b two parts of 64

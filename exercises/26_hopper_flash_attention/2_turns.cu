@@ -3,9 +3,9 @@
 // The kernel computes the right numbers, but its consumers start products whenever they can. Let
 // them take turns: in its turn a consumer starts the two products of a tile and nothing else, then
 // it is the next consumer's turn; after the last consumer comes consumer 0, which also has the first
-// turn. Write how a turn is waited for (`begin_turn`) and given (`end_turn`), call both in the loop,
-// and see to it that the first turn is there and that every turn which was given has been taken when
-// the kernel ends.
+// turn. Write how a consumer waits for its turn (`begin_turn`) and gives it to the next
+// (`end_turn`), call both in the loop, and make sure that the first turn is given, and that every
+// turn given has been taken when the kernel ends.
 //
 // You have
 // - `consumer`: this thread's consumer, 0 to CONSUMERS - 1, a warp group; `CONSUMERS` is 2 or 3

@@ -1,9 +1,10 @@
-"""Exercise 27.2: Who computes an operator.
+"""Exercise 27.2: Which back end computes an operator.
 
-The heart of the registry. A back end that is named computes: where it raises Unsupported, this
-raises a ValueError that names operator, back end and reason. Under AUTO the back ends of `order`
-are tried, best first: one that raises Unsupported is announced and the next is tried. Declined is
-passed over without a word. What the last one raises, and any other error, goes to the caller.
+The heart of the registry. A back end chosen by name must compute the result: if it raises
+Unsupported, raise a ValueError that names operator, back end and reason. Under AUTO try the back
+ends of `order`, best first: announce one that raises Unsupported, and try the next. Skip one that
+raises Declined without a warning. What the last one raises, and any other error, goes to the
+caller.
 
 You have
 - `resolve(operator, backend)`: returns the function of a back end; raises if there is none
@@ -31,4 +32,4 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
     Raises ValueError if `backend` cannot, or is unknown. A back end that `auto` passes over is
     announced by a FallbackWarning.
     """
-    raise NotImplementedError("Exercise 27.2: Who computes an operator")
+    raise NotImplementedError("Exercise 27.2: Which back end computes an operator")

@@ -2,7 +2,7 @@
 
 Answers that come too late are of no use. From the traces of a run, compute its goodput: the
 requests per second whose first token came within `ttft` seconds of when they were due, and whose
-tokens then came `tpot` seconds apart or less in the mean. Then, from runs at several rates, find
+tokens then came `tpot` seconds apart or less on average. Then, from runs at several rates, find
 the highest rate up to which at least a share of the requests, 0.9 say, met the limits. The
 docstrings say what counts.
 

@@ -1,8 +1,8 @@
 """Exercise 29.1: Split a linear layer in both ways.
 
 Compute a rank's part of a linear layer, split by its outputs and split by its inputs. The second
-split needs what the other ranks have: call `all_reduce` once, at the right place, and mind the
-bias.
+split needs what the other ranks have: call `all_reduce` once, at the right place, and be careful
+with the bias.
 
 You have
 - `part(count, rank, size)`: returns a slice, the rank's part of `count` rows or columns

@@ -1,7 +1,7 @@
-"""Solution of exercise 01.2: Turn queries and keys by their positions.
+"""Solution of exercise 01.2: Rotate queries and keys by their positions.
 
 Every head of every token is a list of points in a plane: component i and component i + head_dim /
-2 are the coordinates of point i. Turn each point by the angle that the tables give for the
+2 are the coordinates of point i. Rotate each point by the angle that the tables give for the
 token's position. The tokens may belong to several sequences and need not begin at 0, so look the
 angles up at `positions`.
 

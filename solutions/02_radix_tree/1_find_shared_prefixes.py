@@ -1,4 +1,4 @@
-"""Solution of exercise 02.1: Find who begins like this prompt, in a trie.
+"""Solution of exercise 02.1: Find the requests with this prefix, in a trie.
 
 A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
 agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.

@@ -1,8 +1,8 @@
 """Solution of exercise 02.4: Evict what was used longest ago.
 
 Remove up to `num_values` values: repeatedly take the tail of the leaf that has no lock and the
-smallest `last_access`. Find that leaf by walking the tree. (The reference asks
-`self._oldest_leaf()`, which has them in a heap. Read it when yours passes.)
+smallest `last_access`. Find that leaf by walking the tree. (The reference calls
+`self._oldest_leaf()`, which keeps the candidates in a heap. Read it when yours passes.)
 
 Generated from RadixTree.evict in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,4 +1,4 @@
-"""Solution of exercise 05.3: From logits to tokens, a stream for each request.
+"""Solution of exercise 05.3: From logits to tokens, a generator per request.
 
 Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with temperature 0 take
 the argmax; all others, however small their temperature, are drawn.

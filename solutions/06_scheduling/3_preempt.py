@@ -1,4 +1,4 @@
-"""Solution of exercise 06.3: Preempt: who leaves, and what stays.
+"""Solution of exercise 06.3: Preempt: which request leaves, and what stays.
 
 Three methods that call each other. `grow` makes a slot for the newest token of a request that
 decodes. If its last block is full and no block can be had, it preempts the request that was

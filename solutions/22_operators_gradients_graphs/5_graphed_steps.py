@@ -1,7 +1,7 @@
 """Solution of exercise 22.5: One capture, many batches.
 
-`add` captures the step for one batch size; `run` computes any batch by a replay. A replay knows
-nothing of its caller: it reads the tensors that it was captured with, whatever they contain, and
+`add` captures the step for one batch size; `run` computes any batch by a replay. A replay does
+not know its caller: it reads the tensors that it was captured with, whatever they contain, and
 always writes into the same result.
 
 Generated from GraphedSteps.add, GraphedSteps.run in yaie/course/lessons/capture.py.

@@ -1,10 +1,10 @@
 """Solution of exercise 24.1: An mbarrier's counts and phases.
 
-Write the four methods of an mbarrier. A phase needs `arrivals` arrivals, and as many bytes as its
-threads said that they expect. As soon as it lacks neither, the next phase begins, which lacks
-`arrivals` arrivals again. `try_wait(parity)` tells whether the phase of that parity, the present
-one or the one before, is complete; it never waits. Bytes may come before they are expected: then
-the phase lacks a negative number of bytes.
+Write the four methods of an mbarrier. A phase needs `arrivals` arrivals and all bytes that its
+threads have announced. As soon as both counts are 0, the next phase begins, which again needs
+`arrivals` arrivals. `try_wait(parity)` tells whether the phase of that parity, the present one or
+the one before, is complete; it never waits. Bytes may arrive before they are announced: then the
+count of bytes is negative for a while.
 
 Generated from Mbarrier.arrive, Mbarrier.complete, Mbarrier.finish_phase, Mbarrier.try_wait in
 yaie/course/lessons/asynchrony.py.

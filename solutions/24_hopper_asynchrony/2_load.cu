@@ -1,4 +1,4 @@
-// Solution of exercise 24.2: One thread asks TMA for a box.
+// Solution of exercise 24.2: One thread requests a box from TMA.
 //
 // The kernel multiplies a matrix x by a vector w. Write the two ends of its copies by TMA. On the
 // host, describe x to the driver: make a tensor map of a matrix of `rows` rows and `columns`

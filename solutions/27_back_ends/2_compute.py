@@ -1,9 +1,10 @@
-"""Solution of exercise 27.2: Who computes an operator.
+"""Solution of exercise 27.2: Which back end computes an operator.
 
-The heart of the registry. A back end that is named computes: where it raises Unsupported, this
-raises a ValueError that names operator, back end and reason. Under AUTO the back ends of `order`
-are tried, best first: one that raises Unsupported is announced and the next is tried. Declined is
-passed over without a word. What the last one raises, and any other error, goes to the caller.
+The heart of the registry. A back end chosen by name must compute the result: if it raises
+Unsupported, raise a ValueError that names operator, back end and reason. Under AUTO try the back
+ends of `order`, best first: announce one that raises Unsupported, and try the next. Skip one that
+raises Declined without a warning. What the last one raises, and any other error, goes to the
+caller.
 
 Generated from compute in yaie/ops/registry.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,8 +1,8 @@
 """Solution of exercise 29.1: Split a linear layer in both ways.
 
 Compute a rank's part of a linear layer, split by its outputs and split by its inputs. The second
-split needs what the other ranks have: call `all_reduce` once, at the right place, and mind the
-bias.
+split needs what the other ranks have: call `all_reduce` once, at the right place, and be careful
+with the bias.
 
 Generated from column_parallel, row_parallel in yaie/course/lessons/split_linear.py.
 Edit it there, and run `python -m yaie.course build`.
