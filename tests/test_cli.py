@@ -272,7 +272,7 @@ def test_reset_keeps_the_system_prompt(capsys):
 
 def test_what_is_remembered_of_an_answer_that_did_not_end_well(capsys):
     stopped = Stream(["one ", "two ", "three"], interrupt_after=2)
-    reset = "prompt is too long. /reset starts anew."
+    reset = "prompt is too long. /reset starts over."
     for stream, kept, told in [
         (stopped, ["ask", "one two "], "two \n"),
         (Stream(["one"], interrupt_after=0), [], ""),

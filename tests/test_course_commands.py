@@ -79,7 +79,7 @@ def test_damaged_progress_is_an_error_that_says_what_to_do(folders: Path) -> Non
     (folders / "state" / "progress.json").write_text("{")
     result = CliRunner().invoke(app, ["hint", "00.1"])
     assert isinstance(result.exception, ValueError)
-    assert "delete it to start anew" in str(result.exception)
+    assert "delete it to start over" in str(result.exception)
 
 
 def test_solution_asks_first_while_hints_are_left() -> None:

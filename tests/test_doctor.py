@@ -265,7 +265,7 @@ def test_findings_are_told_in_text_and_in_json():
     bad = {"name": "compiler", "verdict": PROBLEM, "detail": "none", "remedy": "install one"}
     findings = [doctor.Finding(**bad), doctor.Finding("GPU", NOTE, "too old")]
     text = doctor.as_text(findings)
-    assert "-> install one" in text and "1 of 2 want mending" in text
+    assert "-> install one" in text and "1 of 2 need fixing" in text
     told = json.loads(doctor.as_json(findings))
     assert told["ok"] is False and told["findings"][0] == bad
     assert doctor.as_text(findings[1:]).endswith("This machine has what the course needs.")

@@ -85,7 +85,7 @@ class Chat:
                 return
             if line == "/reset":
                 self.messages = list(self.opening)
-                print("The conversation starts anew.")
+                print("The conversation starts over.")
             elif line == "/help":
                 print(f"{HELP}.")
             elif line.startswith("/"):
@@ -100,7 +100,7 @@ class Chat:
         try:
             stream = self.llm.stream(messages, self.params)
         except ValueError as error:
-            print(f"{error}. /reset starts anew.")
+            print(f"{error}. /reset starts over.")
             return
         started = time.perf_counter()
         try:

@@ -30,9 +30,9 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
-Exercises = Annotated[bool, Option("--exercises", help="Use your code of all exercises that pass.")]
+Exercises = Annotated[bool, Option("--exercises", help="Use your code for all passing exercises.")]
 OneExercise = Annotated[
-    list[str] | None, Option(metavar="ID", help="Use your code of this exercise; may be repeated.")
+    list[str] | None, Option(metavar="ID", help="Use your code for this exercise; repeatable.")
 ]
 
 
@@ -95,7 +95,7 @@ def pull(
 def chat(
     model: Model = DEFAULT_MODEL,
     temperature: Annotated[float, Option(help="0 always takes the likeliest token.")] = TEMPERATURE,
-    top_p: Annotated[float, Option(help="Draw from the likeliest tokens of this mass.")] = TOP_P,
+    top_p: Annotated[float, Option(help="Draw from the likeliest tokens up to this mass.")] = TOP_P,
     max_tokens: Annotated[int, Option(help="Longest answer, in tokens.")] = 256,
     system: Annotated[str | None, Option(help="A system prompt.")] = None,
     seed: Annotated[int | None, Option(help="Makes the answers repeatable.")] = None,
@@ -121,7 +121,7 @@ def serve(
     model: Model = DEFAULT_MODEL,
     host: Annotated[str, Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    name: Annotated[str | None, Option(help="What requests call it.", show_default="model")] = None,
+    name: Annotated[str | None, Option(help="Its name in requests.", show_default="model")] = None,
     api_key: Annotated[
         str | None, Option(envvar="YAIE_API_KEY", help="Demand this key; other users can see it.")
     ] = None,
@@ -129,32 +129,32 @@ def serve(
         Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
     ] = None,
     allowed_host: Annotated[
-        list[str] | None, Option(help="A name by which a proxy calls the server.")
+        list[str] | None, Option(help="A host name that a proxy uses.")
     ] = None,
     max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
-        int, least(1, "Most tokens of a step. Fewer (256 on a CPU): others wait less.")
+        int, least(1, "Most tokens per step. Fewer (256 on a CPU): others wait less.")
     ] = 2048,
     max_queued: Annotated[int, Option(min=0, help="Requests that may wait; others get 429.")] = 256,
     max_tokens: Annotated[int | None, least(1, "Longest answer.", "the context")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     kv_cache_dtype: CacheDtype = "auto",
-    num_blocks: Annotated[int | None, least(1, "Blocks of the cache.", "as memory allows")] = None,
-    block_size: Annotated[int, Option(min=1, help="Tokens of a KV block.")] = 16,
+    num_blocks: Annotated[int | None, least(1, "Blocks in the cache.", "as memory allows")] = None,
+    block_size: Annotated[int, Option(min=1, help="Tokens per KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
-        int | None, least(1, "Bytes of the cache, instead.", "as is free")
+        int | None, least(1, "Its size in bytes, instead.", "as is free")
     ] = None,
     gpu_memory_utilization: Annotated[
-        float, Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
+        float, Option(help="Share of a GPU's memory for weights, activations and KV blocks.")
     ] = 0.9,
     max_model_len: Annotated[
-        int | None, least(2, "Most tokens of a request.", "the model's context")
+        int | None, least(2, "Most tokens per request.", "the model's context")
     ] = None,
     enforce_eager: Annotated[bool, Option("--enforce-eager", help="No CUDA graphs.")] = False,
-    enable_prefix_caching: Annotated[bool, Option(help="Share what prompts share.")] = True,
+    enable_prefix_caching: Annotated[bool, Option(help="Reuse common prefixes.")] = True,
     enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in chunks.")] = True,
-    chunked_prefill_size: Annotated[int | None, least(1, "Most tokens of a chunk.")] = None,
+    chunked_prefill_size: Annotated[int | None, least(1, "Most tokens per chunk.")] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[
         int | None, least(1, "Processes that share the model.", "1, or as torchrun has started")
@@ -164,7 +164,7 @@ def serve(
         int | None, least(1, "Most open connections.", "as files can be open")
     ] = None,
     access_log: Annotated[bool, Option("--access-log", help="Log every request.")] = False,
-    restart: Annotated[bool, Option("--restart", help="Start an engine that ended again.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Restart an engine that ended.")] = False,
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,

@@ -73,7 +73,7 @@ def as_text(findings: list[Finding]) -> str:
             lines.append(f"{'':8} {'':{width}}  -> {finding.remedy}")
     problems = sum(finding.verdict == PROBLEM for finding in findings)
     if problems:
-        lines.append(f"\n{problems} of {len(findings)} want mending: see the lines after ->")
+        lines.append(f"\n{problems} of {len(findings)} need fixing: see the lines after ->")
     else:
         lines.append("\nThis machine has what the course needs.")
     return "\n".join(lines)
@@ -227,7 +227,7 @@ def probe_gpu() -> tuple[str, ...]:
 
 
 def probe_locks() -> tuple[str, ...]:
-    """A killed build leaves its lock, and every later load of that extension waits for ever."""
+    """A killed build leaves its lock, and every later load of that extension waits forever."""
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(root) if root else cache / "torch_extensions"
@@ -239,7 +239,7 @@ def probe_locks() -> tuple[str, ...]:
         return NOTE, f"{shown(locks[0])} is being built, or its build has just been killed"
     return (
         PROBLEM,
-        f"{len(old)} stale: loading {old[0].parent.name} would wait for ever",
+        f"{len(old)} stale: loading {old[0].parent.name} would wait forever",
         "rm " + " ".join(f"'{shown(lock)}'" if " " in str(lock) else shown(lock) for lock in old),
     )
 

@@ -72,4 +72,4 @@ def _read() -> dict:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{_path()} is not JSON ({error}); delete it to start anew") from None
+        raise ValueError(f"{_path()} is not JSON ({error}); delete it to start over") from None

@@ -28,7 +28,7 @@ def card(exercise: Exercise) -> str:
         f"- Edit [{exercise.shown}](../{exercise.shown}): "
         f"{'repair' if exercise.draft else 'write'} `{exercise.what}`\n"
         f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
-        f'- Stuck? `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
+        f'- Stuck? `hint("{exercise.id}")`, then `solution("{exercise.id}")`'
     )
 
 

@@ -16,10 +16,10 @@ from yaie.course.core.paths import NOTEBOOKS
 _TEXT = """
 # 00_start_here
 A question is asked a second time. Which part of the work is saved, and which not?
-    The keys and values of the prompt are found in the cache, so its prefill is skipped, but for
-    at least one token, whose logits are wanted. Every token of the answer takes its decode step
+    The keys and values of the prompt are found in the cache, so its prefill is skipped, except
+    for at least one token, whose logits are needed. Every token of the answer takes its decode step
     again.
-Name the stations of a token, from the prompt to the text.
+Name the steps of a token, from the prompt to the text.
     Tokenizer, request, scheduler (prefix matched, blocks taken), batch, model over the paged
     cache, sampler, and the text as a stream.
 # 01_attention_and_kv_cache
@@ -41,16 +41,16 @@ A fork shares a block that is half full. When is it copied?
     At the first write into it, by the request that writes, if the other still uses it:
     copy-on-write. Full blocks are never written again, so never copied.
 # 04_prefix_sharing
-A whole prompt is in the cache. Why is its last token computed all the same?
+A whole prompt is in the cache. Why is its last token computed anyway?
     Its logits choose the next token, and logits are not cached.
 Why is a matched prefix locked before blocks are counted and evicted?
     Otherwise room for the request might be made by evicting its own prefix.
 # 05_sampling
 Probabilities are 0.5, 0.4 and 0.1, and top-p is 0.8. Which tokens are kept?
     Two: the token with which the sum reaches 0.8 belongs to them.
-How can a request's tokens not depend on what else is in the batch?
-    It draws from a random stream of its own, seeded for it; and its logits do not depend on its
-    neighbors, up to rounding.
+How does an engine keep a request's tokens independent of the rest of the batch?
+    Each request draws from its own random stream, which its seed determines; and its logits do not
+    depend on its neighbors, up to rounding.
 # 06_scheduling
 What do decoding requests gain from chunked prefill?
     A step has a budget of tokens; decodes come first, and a long prompt gets what is left, in
@@ -59,9 +59,9 @@ A running request is preempted. What is lost?
     Its keys and values, which are computed again. Its tokens are kept, the generated ones as
     well.
 # 07_online_softmax
-A larger score comes. What happens to the sums so far?
-    They are multiplied by exp(old maximum − new maximum), the sum of weights and the weighted sum
-    of values alike.
+A larger score arrives. What happens to the sums so far?
+    Both the sum of weights and the weighted sum of values are multiplied by
+    exp(old maximum − new maximum).
 What do you need of two partial results of attention to merge them?
     The output and the log-sum-exp of each. Then the order does not matter.
 # 08_flash_attention
@@ -83,7 +83,7 @@ A processor reads 40 GB/s. How many tokens per second can a model of 135 million
 float32, and in Q8_0?
     At most 40e9 / (135e6 × 4) = 74, and 279 with 34 bytes for 32 weights: every weight is read for
     every token.
-A sum of products in vectors is no faster than half of the rate of memory. What may be missing?
+A sum of products in vectors reaches only half of the rate of memory. What may be missing?
     Sums that do not wait for each other: an addition takes some cycles until the next one can use
     its result, so several rows are added up side by side.
 # 11_first_triton_kernels
@@ -100,7 +100,7 @@ Why is the accumulator float32 if the inputs are float16?
 # 13_triton_attention
 One sequence of 32,000 tokens is decoded. Why does a kernel with one program per head leave the
 GPU idle, and what helps?
-    There are fewer programs than processors. Split the context among several programs, and merge
+    There are fewer programs than SMs. Split the context among several programs, and merge
     their results by their log-sum-exps.
 Which tiles of scores need a mask?
     Those that the diagonal crosses, and the last one if it is not full. Tiles beyond the diagonal
@@ -122,12 +122,12 @@ What does a register tile add to a tile in shared memory?
 Which threads hold the numbers of a tensor core's operands?
     All lanes of a warp, a few registers each, in an order that the instruction fixes.
 # 17_kv_memory_operations
-Copies 3→5 and 5→7 are asked for in one call. What may go wrong?
+Copies 3→5 and 5→7 are requested in one call. What may go wrong?
     Block 5 is read by one and written by the other: without an order it is a race.
 How large is the relative error of a number stored as float8 e4m3?
     It stores 3 bits after the leading one, so at most 1/16, as long as it is within range.
 # 18_flash_attention_cuda
-Why may no thread return before a barrier, though its row is beyond the end?
+Why may no thread return before a barrier, even if its row is past the end?
     The other threads wait for it there. It has to stay, and compute nothing.
 What does cu_seqlens say?
     Where each sequence of a ragged batch begins, and where the last one ends.
@@ -181,20 +181,20 @@ What does the softmax cost beside the products of attention, and where does it g
 When may the output be rescaled, if its product is asynchronous?
     After the wait for that product: until then the accumulators belong to the tensor cores.
 # 27_back_ends
-A back end cannot compute what it is asked for. What should happen?
-    It says so before it has written anything; the next one computes it, and the user is told
-    once. If it was asked for by name, it is an error.
-How do you know that a kernel of your own carries the model?
+A back end does not support its arguments. What should happen?
+    It raises Unsupported before it has written anything; the next back end computes the result, and
+    the user is warned once. If the user chose it by name, it is an error.
+How do you know that a kernel of your own computes in the model?
     kernel_info() names the back end of each operator, and the tokens are those of the reference.
 # 28_serving_and_benchmarks
 Why does throughput grow with the batch, and why by less and less?
     The weights are read once for all sequences of a step. The keys and values that are read grow
     with the batch, and in the end arithmetic does too.
 Requests arrive faster than they are served. What does the time to first token do?
-    It grows without end, for the queue does. Open-loop arrivals show that; a benchmark that waits
+    It grows without bound, because the queue does. Open-loop arrivals show that; a benchmark that waits
     for its answers cannot.
 # 29_where_next
-Where does a layer of a model on two ranks send something?
+At which points does a layer on two ranks communicate?
     After the attention's output projection and after the MLP's down projection: an all-reduce
     of the hidden states each.
 A draft of five tokens is wrong at the third. How many tokens does the pass yield?
