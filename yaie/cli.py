@@ -128,9 +128,7 @@ def serve(
     api_key_file: Annotated[
         Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
     ] = None,
-    allowed_host: Annotated[
-        list[str] | None, Option(help="A host name that a proxy uses.")
-    ] = None,
+    allowed_host: Annotated[list[str] | None, Option(help="A host name that a proxy uses.")] = None,
     max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
         int, least(1, "Most tokens per step. Fewer (256 on a CPU): others wait less.")

@@ -191,8 +191,8 @@ Why does throughput grow with the batch, and why by less and less?
     The weights are read once for all sequences of a step. The keys and values that are read grow
     with the batch, and in the end arithmetic does too.
 Requests arrive faster than they are served. What does the time to first token do?
-    It grows without bound, because the queue does. Open-loop arrivals show that; a benchmark that waits
-    for its answers cannot.
+    It grows without bound, because the queue does. Open-loop arrivals show that; a benchmark
+    that waits for its answers cannot.
 # 29_where_next
 At which points does a layer on two ranks communicate?
     After the attention's output projection and after the MLP's down projection: an all-reduce
