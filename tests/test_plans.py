@@ -6,12 +6,12 @@ plan's addresses belong to.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import math
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -35,6 +35,7 @@ def none_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No plans, and the registry as if no other test had changed it."""
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: STREAM, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: -1, raising=False)
     before = set(registry.changed)
     registry.changed.clear()
     yield
@@ -45,23 +46,22 @@ def none_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
     """Tensors by address; plans launch in the emulator, and their memory begins as NaN."""
     tensors: dict[int, torch.Tensor] = {}
-    empty = torch.empty
+    empty = plans._EMPTY["cpu"]
 
-    def poisoned(*arguments, **options):
-        tensor = empty(*arguments, **options)
+    def poisoned(*arguments):
+        tensor = empty(*arguments)
         tensors[tensor.data_ptr()] = tensor
         return tensor.fill_(math.nan if tensor.is_floating_point() else -9)
 
     def launch(module, launcher, values, index):
         assert index == -1 and values.pop() == STREAM  # which comes last
         given = [
-            tensors[value] if parameter.pointer and value is not None
-            else value.value if isinstance(value, ctypes._SimpleCData) else value
+            (tensors[value] if value else None) if parameter.pointer else value
             for parameter, value in zip(launcher.wanted, values, strict=True)
         ]  # fmt: skip
         module._emulated().call(launcher, given)
 
-    monkeypatch.setattr(torch, "empty", poisoned)
+    monkeypatch.setitem(plans._EMPTY, "cpu", poisoned)
     monkeypatch.setattr(Module, "launch_on_gpu", launch)
     return tensors
 
@@ -206,6 +206,16 @@ def test_a_plan_launches_on_the_stream_and_card_of_its_call(launched, monkeypatc
     rms_norm(x, weight, backend="cuda")
     assert [told[2:] for told in launched] == [(5, -1), (6, -1)]
     monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 1)
+    card = [-1]
+
+    @contextmanager
+    def switched(index):
+        card.append(index)
+        yield
+        card.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", switched)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: card[-1])
     monkeypatch.setattr(Module, "_launch", lambda *_: None)  # what it would launch on card 1
     rms_norm(x, weight, backend="cuda")
     assert len(launched) == 2 and len(plans._plans) == 2  # a plan of its own
@@ -295,7 +305,7 @@ def test_there_are_never_more_than_so_many(launched, monkeypatch) -> None:
         launched.clear()
         assert rms_norm(x, weight, backend="cuda").shape == x.shape
         ((_, values, _, _),) = launched
-        assert [value.value for value in values[3:5]] == [rows, 8]
+        assert values[3:5] == [rows, 8]
         assert len(plans._plans) <= 5
 
 
@@ -357,8 +367,14 @@ def paged_split(*operands: object) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", draw(0))
-def test_on_a_gpu_the_same(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [(name, "cuda") for name in draw(0)]
+    + [(name, "triton") for name in draw(0) if name not in ("attention", "shared", "sample")],
+)
+def test_on_a_gpu_the_same(
+    name: str, backend: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(plans, "_plans", {})
 
@@ -371,7 +387,7 @@ def test_on_a_gpu_the_same(name: str, dtype: torch.dtype, monkeypatch: pytest.Mo
         (operator, arguments), wanted = draw(seed)[name], draw(seed)[name][1]
         arguments, wanted = tuple(map(on_gpu, arguments)), tuple(map(on_gpu, wanted))
         want = operator(*wanted, backend="reference")
-        got = operator(*arguments, backend="cuda")
+        got = operator(*arguments, backend=backend)
         torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
         for x, y in zip(arguments, wanted, strict=True):
             if isinstance(x, torch.Tensor):

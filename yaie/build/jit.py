@@ -212,10 +212,10 @@ class Module:
 
         functions = self._on_gpu.get(index) or self._compiled_for(index)
         if torch._C._cuda_getDevice() == index:
-            error = functions[launcher.name](*values)
+            error = functions[launcher.name](launcher.pack(*values))
         else:
             with torch.cuda.device(index):
-                error = functions[launcher.name](*values)
+                error = functions[launcher.name](launcher.pack(*values))
         if error:
             late = _LATE if error in _LASTING else ""
             raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
@@ -232,7 +232,9 @@ class Module:
                 except OSError as error:  # it asks for another CUDA runtime than torch has loaded
                     wanted = f"nvcc must be of torch's CUDA version, {torch.version.cuda}"
                     raise CompileError(f"{error}; {wanted}") from error
-                self._on_gpu[index] = {name: x.bind(library) for name, x in self.launchers.items()}
+                self._on_gpu[index] = {
+                    name: x.packed_in(library) for name, x in self.launchers.items()
+                }
         return self._on_gpu[index]
 
     def _library(self, capability: tuple[int, int]) -> Path:

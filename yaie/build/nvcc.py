@@ -17,6 +17,7 @@ from pathlib import Path
 from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
 from yaie.emulator.build import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
+from yaie.emulator.signature import find_launchers
 
 # Kernels may call constexpr functions of the C++ library, such as std::max.
 OPTIONS = ("-O3", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr")
@@ -237,14 +238,30 @@ def kept(source: str, path: Path, capability: tuple[int, int]) -> Path:
 
 
 def read_all(source: str, path: Path) -> list[str]:
-    """The text of a source and of every header of ours that it includes."""
-    return [source, *(read_source(header) for header in rewrite(source, path).files[1:])]
+    """The text of a source, of every header of ours that it includes, and of its packed calls."""
+    return [source, *map(read_source, rewrite(source, path).files[1:]), packed_calls(source)]
 
 
 def marked(source: str, path: Path) -> str:
-    """The source under its own name: what the compiler says is then said of the learner's file."""
+    """The source under its own name: what the compiler says is then said of the learner's file.
+    Behind it stands what calls its launchers with packed values."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{escaped}"\n{source}'
+    return f'#line 1 "{escaped}"\n{source}\n{packed_calls(source)}'
+
+
+def packed_calls(source: str) -> str:
+    """For each launcher `name` of a source a function `packed_name`, which calls it with values
+    that lie in memory, 8 bytes for each: see `Launcher.pack`."""
+    calls = []
+    for launcher in find_launchers(source).values():
+        values = [
+            f"*({p.type}*)(values + {8 * place})" for place, p in enumerate(launcher.parameters)
+        ]
+        calls.append(
+            f'extern "C" cudaError_t packed_{launcher.name}(const char* values) '
+            f"{{ return {launcher.name}({', '.join(values)}); }}\n"
+        )
+    return "".join(calls)
 
 
 def include_folders(path: Path) -> list[Path]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from numbers import Integral, Real
@@ -63,6 +64,12 @@ class Parameter:
         return self.kind == "cudaStream_t"
 
     @property
+    def type(self) -> str:
+        """As C++ writes it, without volatile and restrict."""
+        stars = ("* const*" if self.table else "*") if self.pointer else ""
+        return f"{'const ' if self.constant else ''}{self.kind}{stars}"
+
+    @property
     def ctype(self) -> Any:
         return ctypes.c_void_p if self.pointer or self.is_stream else _NUMBERS[self.kind]
 
@@ -103,6 +110,18 @@ class Launcher:
         function.argtypes = [p.ctype for p in self.parameters]
         return function
 
+    @cached_property
+    def pack(self) -> Callable[..., bytes]:
+        """The values of a call as bytes, 8 for each, which `packed_in` takes."""
+        return struct.Struct("".join(f"{p.ctype._type_}0q" for p in self.parameters)).pack
+
+    def packed_in(self, library: ctypes.CDLL) -> Any:
+        """The launcher of a library of `yaie.build.nvcc`, to be called with what `pack` returns:
+        ctypes takes longer to convert twenty values than a launch takes."""
+        function = getattr(library, f"packed_{self.name}")
+        function.restype, function.argtypes = ctypes.c_int, [ctypes.c_char_p]
+        return function
+
     def at(self, address: int) -> Any:
         """The launcher as a function that is called at an address."""
         return self._type(address)
@@ -130,17 +149,14 @@ class Launcher:
             for p in self.wanted
         )
 
-    def packed(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[int, int | None]]]:
-        """Checked arguments for repeated launches: numbers as C has them, and (index, address) for
-        each address; the address is None if it is not that of one tensor, such as a table's."""
-        values, addresses = [], []
-        for parameter, argument in zip(self.wanted, arguments, strict=True):
-            if parameter.pointer and argument is not None:
-                alone = hasattr(argument, "data_ptr") and not parameter.table
-                addresses.append((len(values), argument.data_ptr() if alone else None))
-            number = argument is not None and not parameter.pointer
-            values.append(parameter.ctype(argument) if number else None)
-        return values, addresses
+    def addresses(self, arguments: Sequence[Any]) -> list[tuple[int, int | None]]:
+        """Where a call is given an address, and which: None if it is not one tensor's, such as a
+        table's."""
+        return [
+            (place, None if parameter.table else argument.data_ptr())
+            for place, (parameter, argument) in enumerate(zip(self.wanted, arguments, strict=True))
+            if parameter.pointer and argument is not None
+        ]
 
     def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
         """What is passed: pointers in place of tensors, and the stream where it belongs."""
@@ -149,6 +165,8 @@ class Launcher:
 
 
 def _value(argument: Any) -> Any:
+    if argument is None:
+        return 0
     if hasattr(argument, "data_ptr"):
         return argument.data_ptr()
     if not isinstance(argument, (list, tuple)):

@@ -1,10 +1,10 @@
 """Recorded launches: a repeated call on a GPU skips checks and the choice of a back end.
 
 The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
-checked, finds its back end, and is recorded: the memory that it makes, and which launchers it calls
-with what. Later calls make that memory and call those launchers, on the stream that is current
-then. A plan holds no tensor. A call is kept only if nothing else can matter: every address that it
-launched with is an argument's or that of memory it made.
+checked, finds its back end, and is recorded: the memory that it makes, and its launches. Later
+calls make that memory and launch the same, on the stream that is current then. A plan holds no
+tensor. A call is kept only if nothing else can matter: every address that it launched with is an
+argument's or that of memory it made.
 
 A call from Python is planned if its arguments are positional. The model calls torch's operators
 instead (`torch.ops.yaie`), whose launches CUDA graphs record.
@@ -13,16 +13,23 @@ instead (`torch.ops.yaie`), whose launches CUDA graphs record.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import _C
+from torch._C._dynamo import guards
 from torch.autograd.graph import increment_version
 
 MOST = 4096  # plans kept; when there are more, all are dropped
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+# Of a shape, strides and a dtype, on the current card: a third of torch.empty's time.
+_EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
+Start = Callable[[list[Any], int], None]
+Addresses = Sequence[tuple[int, int | None]]
 
 
 class _Thread(threading.local):
@@ -38,19 +45,16 @@ class Plan:
     def __init__(self, arguments: Sequence[Any], written: Sequence[int]) -> None:
         self.tensors, self.written = list(arguments), written
         self.index = arguments[0].get_device()
-        self.made: list[tuple[torch.Size, dict[str, Any]]] = []
-        self.launches: list[tuple] = []
+        self.made: list[Callable[[], torch.Tensor]] = []
+        self.launches: list[tuple[Start, list[Any], list[tuple[int, int]]]] = []
         self.is_whole = True
 
-    def note(self, function: Callable[..., None], arguments: Sequence[Any]) -> None:
-        """Record a call of a module's function: see `yaie.build.jit.Module`."""
-        module, launcher = function.kernel
-        values, given = launcher.packed(arguments)
+    def note(self, start: Start, values: Sequence[Any], addresses: Addresses) -> None:
+        """Record a launch: see `note`."""
         own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
-        places = [(place, own.get(address)) for place, address in given]
-        last = launcher.parameters[-1]
-        self.is_whole &= last.is_stream and None not in dict(places).values()
-        self.launches.append((module, launcher, values, places))
+        places = [(place, own.get(address)) for place, address in addresses]
+        self.is_whole &= None not in dict(places).values()
+        self.launches.append((start, list(values), places))
 
     def finish(self, result: Any) -> Plan | None:
         """The plan, without its tensors, or None if the call cannot be kept."""
@@ -63,15 +67,16 @@ class Plan:
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """Make the memory, launch, and return what the operator returns."""
-        tensors = list(arguments)
-        for shape, options in self.made:
-            tensors.append(torch.empty(shape, **options))
+        if _C._cuda_getDevice() != self.index:
+            with torch.cuda.device(self.index):
+                return self.run(arguments)
+        tensors = [*arguments, *[make() for make in self.made]]
         stream = _C._cuda_getCurrentRawStream(self.index)
-        for module, launcher, kept, places in self.launches:
-            values = [*kept, stream]
+        for start, kept, places in self.launches:
+            values = kept.copy()
             for place, which in places:
                 values[place] = tensors[which].data_ptr()
-            module.launch_on_gpu(launcher, values, self.index)
+            start(values, stream)
         for which in self.written:
             increment_version(tensors[which])
         results = tuple([tensors[which] for which in self.results])
@@ -85,7 +90,8 @@ def made(tensor: torch.Tensor) -> torch.Tensor:
     returns the tensor."""
     if (plan := _thread.recording) is not None:
         plan.is_whole &= tensor.is_contiguous() and tensor.numel() > 0
-        plan.made.append((tensor.shape, {"dtype": tensor.dtype, "device": tensor.device}))
+        shape, stride = tuple(tensor.shape), tensor.stride()
+        plan.made.append(partial(_EMPTY[tensor.device.type], shape, stride, tensor.dtype))
         plan.tensors.append(tensor)
     return tensor
 
@@ -95,10 +101,37 @@ def forget() -> None:
     _plans.clear()
 
 
-def note(function: Callable[..., None], arguments: Sequence[Any]) -> None:
-    """Record that a module's function was called, if this thread records a plan."""
-    if (plan := _thread.recording) is not None:
-        plan.note(function, arguments)
+def recording() -> bool:
+    """Whether this thread records a plan."""
+    return _thread.recording is not None
+
+
+def note(start: Start, values: Sequence[Any], addresses: Addresses) -> None:
+    """Record a launch on the current card, for a thread that records a plan.
+
+    Args:
+        start: launches with values on a stream, of which it is given the handle.
+        values: what the launch was given, addresses in place of tensors.
+        addresses: which of them are addresses, and which; None in place of one that is not a
+            tensor's, with which the call cannot be kept.
+    """
+    _thread.recording.note(start, values, addresses)
+
+
+def refuse() -> None:
+    """Keep no plan of the call that this thread records, if it records one."""
+    if recording():
+        _thread.recording.is_whole = False
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Launches meanwhile are no part of the plan that this thread records."""
+    recording, _thread.recording = _thread.recording, None
+    try:
+        yield
+    finally:
+        _thread.recording = recording
 
 
 def launch(
@@ -124,7 +157,7 @@ def launch(
     # is given twice could be two tensors in the next call.
     addresses = [x.data_ptr() for x in arguments if type(x) in TENSORS]
     is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
-    if key in _plans or _thread.recording is not None or not is_clear:
+    if key in _plans or recording() or not is_clear:
         return operator(*arguments, backend=backend)
     _thread.recording = plan = Plan(arguments, written)
     try:

@@ -10,7 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
-from yaie.ops.triton.runtime import launches
+from yaie.ops.plans import made
+from yaie.ops.triton.runtime import launches, run_kernel
 
 BLOCK = 2048  # elements of a program: 16 for each thread of 4 warps, two 16-byte loads
 
@@ -32,9 +33,9 @@ def silu_and_mul_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
     rows, size = x.shape[0], x.shape[1] // 2
-    out = x.new_empty(rows, size)
+    out = made(x.new_empty(rows, size))
     if out.numel():
         block = min(triton.next_power_of_2(size), BLOCK)
         grid = (rows, triton.cdiv(size, block))  # rows first: only axis 0 may exceed 65535
-        silu_and_mul_kernel[grid](x, out, size, BLOCK=block)
+        run_kernel(silu_and_mul_kernel, grid, x, out, size, BLOCK=block)
     return out

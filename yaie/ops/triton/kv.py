@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from yaie.ops.registry import Unsupported
-from yaie.ops.triton.runtime import INTERPRETED, largest_code, launches
+from yaie.ops.triton.runtime import INTERPRETED, largest_code, launches, run_kernel
 
 
 @triton.jit
@@ -67,7 +67,9 @@ def reshape_and_cache(
         keys, values = keys.contiguous(), values.contiguous()
     size = num_heads * head_dim
     block = min(triton.next_power_of_2(size), 2048)
-    reshape_and_cache_kernel[(tokens, triton.cdiv(size, block))](
+    run_kernel(
+        reshape_and_cache_kernel,
+        (tokens, triton.cdiv(size, block)),
         *(keys, values, key_pool, value_pool, slot_mapping),
         *(*keys.stride()[:2], *values.stride()[:2], head_dim, size),
         BLOCK=block,

@@ -13,8 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
+from yaie.ops.plans import made
 from yaie.ops.registry import Unsupported
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors
+from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, run_kernel
 
 LONGEST_ROW = 32768  # in registers: 32 elements for each of 1024 threads
 LARGE = 1 << 22  # elements from which on the configurations are timed
@@ -74,7 +75,7 @@ def add_rms_norm_kernel(
 @launches()
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
-    out = torch.empty_like(x)
+    out = made(torch.empty_like(x))
     launch_over_rows("rms_norm", rms_norm_kernel, (x, weight, out), eps)
     return out
 
@@ -88,7 +89,7 @@ def add_rms_norm(
     kernel: Any = add_rms_norm_kernel,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
-    out, total = torch.empty_like(x), torch.empty_like(x)
+    out, total = made(torch.empty_like(x)), made(torch.empty_like(x))
     launch_over_rows("add_rms_norm", kernel, (x, residual, weight, out, total), eps)
     return out, total
 
@@ -110,7 +111,7 @@ def launch_over_rows(
         constants = dict(config)
         each = constants.pop("programs")
         grid = (min(rows, each * processors) if each else rows,)
-        kernel[grid](*tensors, rows, size, *numbers, BLOCK=block, **constants)
+        run_kernel(kernel, grid, *tensors, rows, size, *numbers, BLOCK=block, **constants)
 
     key = (name, block, x.dtype)
     launch(fastest(key, _row_configs(block), launch, large=x.numel() >= LARGE))

@@ -14,12 +14,13 @@ import torch
 import triton
 import triton.language as tl
 
+from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton import runtime
 from yaie.ops.triton.flash import find_sequence
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision
+from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision, run_kernel
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
 
@@ -192,8 +193,8 @@ def paged_attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`."""
     (num_tokens, num_heads, head_dim), num_kv_heads = q.shape, key_pool.shape[2]
-    out = q.new_empty(q.shape)
-    lse = q.new_empty(num_tokens, num_heads, dtype=torch.float32)
+    out = made(q.new_empty(q.shape))
+    lse = made(q.new_empty(num_tokens, num_heads, dtype=torch.float32))
     if out.numel() == 0:
         return out, lse
     if head_dim > 256:
@@ -218,9 +219,11 @@ def paged_attention(
         )
         parts, part_lse = out, lse
         if splits > 1:
-            parts = out.new_empty(splits, *out.shape, dtype=torch.float32)
-            part_lse = lse.new_empty(splits, *lse.shape)
-        paged_attention_kernel[(tiles * splits, num_kv_heads)](
+            parts = made(out.new_empty(splits, *out.shape, dtype=torch.float32))
+            part_lse = made(lse.new_empty(splits, *lse.shape))
+        run_kernel(
+            paged_attention_kernel,
+            (tiles * splits, num_kv_heads),
             *(q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, parts, part_lse),
             *(batch, num_tokens, num_heads, group, max_blocks, *q.stride()[:2]),
             *(scale * math.log2(math.e), splits),
@@ -234,9 +237,8 @@ def paged_attention(
         if splits > 1:
             rows = num_tokens * num_heads
             warps = max(1, min(8, splits * dim // 2048))
-            merge_kernel[(rows,)](
-                parts, part_lse, out, lse, rows, splits, head_dim, dim, num_warps=warps
-            )
+            sizes = (rows, splits, head_dim, dim)
+            run_kernel(merge_kernel, (rows,), parts, part_lse, out, lse, *sizes, num_warps=warps)
 
     large = batch * max_blocks * block_size * num_kv_heads * head_dim >= LARGE
     sizes = (block_m, block_size, triton.next_power_of_2(tiles))

@@ -6,7 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from yaie.ops.triton.runtime import launches
+from yaie.ops.plans import made
+from yaie.ops.triton.runtime import launches, run_kernel
 
 
 @triton.jit
@@ -51,11 +52,13 @@ def rotary(
 ) -> torch.Tensor:
     """Rotate every head of `[tokens, heads, head_dim]` by the angles of its token's position."""
     tokens, num_heads, head_dim = x.shape
-    out = x.new_empty(x.shape)
+    out = made(x.new_empty(x.shape))
     if out.numel():
         block = triton.next_power_of_2(head_dim // 2)
         heads = min(triton.next_power_of_2(num_heads), max(1, 2048 // block))
         grid = (tokens, triton.cdiv(num_heads, heads))
         sizes = (num_heads, head_dim // 2, *x.stride())
-        rotary_kernel[grid](x, positions, cos, sin, out, *sizes, HEADS=heads, HALF=block)
+        run_kernel(
+            rotary_kernel, grid, x, positions, cos, sin, out, *sizes, HEADS=heads, HALF=block
+        )
     return out

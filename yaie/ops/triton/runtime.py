@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from yaie.ops import plans
 from yaie.ops.interpreter import VARIABLE
 from yaie.ops.registry import Unsupported
 
@@ -102,6 +103,24 @@ def _num_processors(index: int) -> int:
     return torch.cuda.get_device_properties(index).multi_processor_count
 
 
+def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+    """Launch a kernel, and note the launch for `yaie.ops.plans`: choosing the compiled kernel takes
+    longer than a launch, and a later call need not.
+
+    Args:
+        arguments: tensors and numbers, for the first of the kernel's parameters.
+        options: the parameters that are left, all constants, and num_warps and the like.
+    """
+    compiled = kernel[grid](*arguments, **options)
+    if INTERPRETED or not plans.recording():
+        return
+    values = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
+    run = compiled[(*grid, 1, 1)[:3]]
+    tensors = [(i, x) for i, x in enumerate(values) if isinstance(x, torch.Tensor)]
+    plans.note(lambda values, stream: run(*values, stream=stream), values,
+               [(i, x.data_ptr()) for i, x in tensors])  # fmt: skip
+
+
 def fastest(
     key: tuple, configs: Sequence[Config], launch: Callable[[Config], None], large: bool
 ) -> Config:
@@ -115,9 +134,13 @@ def fastest(
     """
     if key in TUNED:
         return TUNED[key][0]
-    if INTERPRETED or not large or len(configs) == 1 or torch.cuda.is_current_stream_capturing():
+    if INTERPRETED or not large or len(configs) == 1:
         return configs[0]
-    times = [_time(launch, config) for config in configs]
+    if torch.cuda.is_current_stream_capturing():  # nothing can be timed: a later call will
+        plans.refuse()
+        return configs[0]
+    with plans.paused():
+        times = [_time(launch, config) for config in configs]
     best = min(range(len(configs)), key=times.__getitem__)
     TUNED[key] = configs[best], times[best]
     return configs[best]
