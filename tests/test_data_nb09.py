@@ -28,10 +28,13 @@ def test_texts_of_other_notebooks_name_the_kept_figures():
     machine = kept()
     peak, ridge = f"{machine.peak / 1e12:.0f}", f"{machine.peak / machine.bandwidth:.0f}"
     moved = f"{machine.bandwidth / 1e12:.2f} · 10¹²"
+    rate = f"{machine.bandwidth / 1e9:,.0f} GB of memory per second"
     for name, wanted in (
+        ("01_attention_and_kv_cache", (f"{peak} TFLOP/s", rate, f"{ridge} operations in the")),
         ("08_flash_attention", (f"{peak} · 10¹²", moved, f"ratio of {ridge}")),
         ("09_gpu_memory_and_roofline", (f"{ridge} operations per byte",)),
         ("13_triton_attention", (f"{ridge} operations per byte", f"reached {peak} ")),
+        ("19_paged_attention_cuda", (f"could perform {ridge} per byte",)),
     ):
         text = (NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
         assert [words for words in wanted if words not in text] == [], name
