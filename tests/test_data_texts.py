@@ -166,12 +166,51 @@ def recorded() -> list[timeline.Kernel]:
     return timeline.recorded(BUILT["graph"]["batches"]["1"]["eager"]["events"])
 
 
+def of_05() -> list[tuple]:
+    """What 05 and 21 say of a sort, FlashInfer and one read."""
+    record = json.loads((DATA / "21_sampling_h200.json").read_text())
+    us = {
+        row["who"]: 1e3 * row["ms"]
+        for row in record["results"]
+        if row["shape"].endswith("top-k 50, top-p 0.9")
+    }
+    read = 4e-3 * 256 * 128_256 / record["ceilings"]["read"]
+    assert us["a sort in torch"] > 100 * read
+    assert us["cuda"] < us["FlashInfer, from probabilities"] / 4
+    assert us["cuda"] < us["a sort in torch"] / 20
+    return [
+        ("{:,.0f} µs", us["a sort in torch"]),
+        ("{:.0f} µs", us["FlashInfer, from logits"]),
+        ("{:.0f} µs", read),
+    ]
+
+
+def of_15() -> list[tuple]:
+    record = json.loads((DATA / "15_fast_math_h200.json").read_text())
+    rows = {(row["kernel"], row["rows"], row["dtype"]): row for row in record["kernels"]}
+    less = {
+        dtype: 100 - 100 * rows["softmax", 512, dtype]["ratio"]["--use_fast_math"]
+        for dtype in ("bf16", "f32")
+    }
+    own = rows["softmax", 512, "f32"]["ulps"]["wide"]["as the course builds"]["worst"]
+    instructions = [len(lines) for lines in record["instructions"]["exponential"].values()]
+    assert all(
+        row["ratio"]["--use_fast_math"] > 0.99 for key, row in rows.items() if key[0] == "rms_norm"
+    )
+    return [
+        ("{:.0f} % of the time; in float32 they save {:.0f} %", less["bf16"], less["f32"]),
+        ("own error there, {:.0f} ulps", own),
+        ("{1} instructions instead of {0}", *instructions),
+    ]
+
+
 def of_21() -> list[tuple]:
     record = json.loads((DATA / "21_reads_h100.json").read_text())
     one = record["bytes"] / record["read_gb_s"] / 1e3
     three, two, first = record["us"].values()
     assert all(two[what] < three[what] for what in two)
     return [
+        *of_05(),
         ("{:.0f} µs, little more than the {:.0f} µs of a read", first["no filter"], one),
         *(("takes {:.2f} reads instead of {:.2f}", two[what] / one, three[what] / one)
           for what in ("no filter", "top-p 0.9")),
@@ -429,9 +468,9 @@ def of_27() -> list[tuple]:
     ]
 
 
-FIGURES = {"11": of_11, "12": of_12, "16": of_16, "17": of_17, "18": of_18, "19": of_19,
-           "20": of_20, "21": of_21, "22": of_22, "23": of_23, "25": of_25, "26": of_26,
-           "27": of_27, "29": of_29}  # fmt: skip
+FIGURES = {"05": of_05, "11": of_11, "12": of_12, "15": of_15, "16": of_16, "17": of_17,
+           "18": of_18, "19": of_19, "20": of_20, "21": of_21, "22": of_22, "23": of_23,
+           "25": of_25, "26": of_26, "27": of_27, "29": of_29}  # fmt: skip
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())
