@@ -3,6 +3,7 @@ are of their data."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 from yaie.course.author.notebooks import find
 from yaie.course.core import manifest, render
 from yaie.course.lessons import data_nb23, timeline
+from yaie.course.lessons.data_nb18 import rescales
+from yaie.course.lessons.speculative import prompt_lookup
+from yaie.course.viz.tensor_core import pipeline
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 BLOCKS, FLASH, NAIVE, PAGED, SPARSE, BUILT, PROFILED = (
@@ -488,6 +492,22 @@ def test_the_readme_names_the_figures_of_its_data():
     text = " ".join((DATA.parents[1] / "README.md").read_text().split())
     for template, *values in of_readme():
         assert template.format(*values) in text
+
+
+@pytest.mark.parametrize(
+    "number, function",
+    [("16", pipeline), ("18", rescales), ("29", prompt_lookup)],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_the_text_shows_the_lines_of_the_function(number, function):
+    source = [line.strip() for line in inspect.getsource(function).splitlines()]
+    shown = [
+        [line.strip() for line in block.splitlines()]
+        for cell in nbformat.read(find(number), as_version=4).cells
+        if cell.cell_type == "markdown"
+        for block in re.findall(r"```python\n(.*?)```", cell.source, re.DOTALL)
+    ]
+    assert any(set(block) <= set(source) for block in shown), f"{number}: {function.__name__}"
 
 
 def test_the_kept_reports_name_lines_of_the_draft():
