@@ -298,7 +298,8 @@ def of_25() -> list[tuple]:
 
 def of_26() -> list[tuple]:
     ours = [rows["pingpong"]["of_cudnn"] for rows in HOPPER_128]
-    beside = [rows["pingpong"]["of_fa3"] for rows in HOPPER_128]
+    beside = [rows["pingpong"]["of_fa3"] for rows in HOPPER.values()]
+    large = [rows["pingpong"]["of_cudnn"] for name, rows in HOPPER.items() if "d256" in name]
     loses = {
         change: [
             100 - 100 * rows[f"pingpong, {change}"]["tflop_s"] / rows["pingpong"]["tflop_s"]
@@ -325,6 +326,7 @@ def of_26() -> list[tuple]:
     return [
         ("{:.2f} of cuDNN with four full", ours[0]), ("{:.2f} with a causal mask", ours[1]),
         ("it is {:.2f} and {:.2f}", *ours[2:]),
+        ("rung 3 is {:.2f} and {:.2f} of cuDNN", *large),
         ("reaches {:.2f} to {:.2f} of it", min(beside), max(beside)),
         *[("lose{} {:.0f} to {:.0f} %", "s" if "block" in change else "", min(share), max(share))
           for change, share in loses.items()],
