@@ -16,6 +16,10 @@ PATTERNS = {
     "per": rf"\b([kKMGT]i?B|FLOPs?|[µnm]s|bytes|registers|answers) an? ({EACH})\b",
     "iteration": r"\bturns? of the loop\b",
     "past": r"\bbehind (its|the) end\b",
+    "on average": r"\bin the mean\b",
+    "again": r"\banew\b",
+    "forever": r"\bfor ever\b",
+    "repair, or fix": r"\bmend(s|ed|ing)?\b",
     "this many": r"\bso (many|much) (blocks|bytes|tokens|parts|operations|requests)\b",
 }
 # What is kept: a part of the file's name, and a pattern of the line.

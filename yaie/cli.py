@@ -61,7 +61,7 @@ def options(
 def doctor(
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Examine this machine: what works, and how to mend what does not."""
+    """Examine this machine: what works, and how to fix what does not."""
     from yaie.course.core import doctor
 
     findings = doctor.examine()

@@ -138,7 +138,7 @@ def run(
     Args:
         only: words, separated by commas; an operator is measured if its name has one of them.
         dtype, device: as for `LLM`.
-        output: a JSON file, written anew after each case; beside it, plots.
+        output: a JSON file, written again after each case; beside it, plots.
         quick: fewer and smaller shapes.
         say: prints a line.
         clock: times calls; by default that of the device.
@@ -291,7 +291,7 @@ def _check(
     first = tensors(prepare(*arguments)())  # compiles, too
     likeness = [torch.empty_like(t, device="meta") for t in first]
     del first
-    call = prepare(*arguments)  # anew, since some work in place
+    call = prepare(*arguments)  # again, since some work in place
     if case.spoil is None:
         addresses = poison(likeness, arguments[0].device)
         with new_memory_is_nan() if ours else nullcontext([]) as filled:

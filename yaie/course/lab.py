@@ -56,7 +56,7 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         "--ServerApp.answer_yes=True",
         "--Application.log_level=WARN",
         "--KernelManager.transport_encryption=auto",
-        # Named, it runs as it is; left out, it is a login shell, whose /etc/profile sets PATH anew.
+        # Named, it runs as it is; left out, it is a login shell, whose /etc/profile resets PATH.
         f"--ServerApp.terminado_settings=shell_command={shlex.quote(shell())}",
         f"--LabServerApp.extra_labextensions_path={LAB_EXTENSIONS}",
         "--ContentsManager.pre_save_hook=yaie.course.lab.without_version",

@@ -22,7 +22,7 @@ REQUIRED = (
     "num_attention_heads",
 )
 SIZES = (*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
-# No model comes near these; without them a damaged file could ask for all memory, or for ever.
+# No model comes near these; without them a damaged file could ask for all memory, or loop forever.
 LARGEST = 2**18
 LARGEST_OF = {
     "vocab_size": 2**24,

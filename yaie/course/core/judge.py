@@ -1,7 +1,7 @@
 """The judge: a learner's code over the cases of its exercise, and which known mistake it makes.
 
 The learner and an oracle meet in `observe`, case by case. At the first case with a wrong fact the
-known mistakes are run on that case too, and the one that gives the same facts tells what to mend.
+known mistakes are run on that case too, and the one that gives the same facts says what to repair.
 Where none does, the case, what came, what was wanted and why are told.
 """
 
@@ -53,7 +53,7 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """What was computed, what was expected, and how to mend it."""
+        """What was computed, what was expected, and how to fix it."""
         fact = self.fact
         told = self.mistake.sentence if self.mistake else fact.because
         lines = sentence(fact.what, fact.problem).splitlines()

@@ -275,7 +275,7 @@ class Observer:
 
 
 def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: Case) -> list[Fact]:
-    """The facts of one case. Random numbers begin anew, so that a repetition gives the same.
+    """The facts of one case. Random numbers restart, so that a repetition gives the same.
 
     Raises:
         NotImplementedError: an unsolved stub was called.

@@ -84,7 +84,7 @@ def prepare_naive(batch: int, q, k, v, starts_q, starts_k, causal, scale) -> Cal
 def _watched(peaks: dict[str, int], name: str, prepare: Prepare) -> Prepare:
     """Keep the bytes that the first call takes beyond those that were there, its output included.
 
-    Preparing has its own first call, which may compile, so each time it is prepared counts anew.
+    Preparing has its own first call, which may compile, so each time it is prepared counts again.
     """
 
     def watch(*arguments: object) -> Call:

@@ -66,7 +66,7 @@ __attribute__((format(printf, 5, 6))) Failure failure_of(Core& core, Kind kind, 
 #define fault(core, ...) fail(core, failure_of(core, __VA_ARGS__))
 void note(Core& core, const Failure& failure);
 
-void begin_phase();  // the time limit begins anew: a launch, or what the launcher does after it
+void begin_phase();  // the time limit restarts: a launch, or what the launcher does after it
 
 // Whether the launch must end: it was interrupted, has failed on another core, or ran too long.
 bool must_stop(Kind& why);
