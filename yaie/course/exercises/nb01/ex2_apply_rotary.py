@@ -77,7 +77,7 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
     see.equal("the list of the result's sizes", list(got.shape), list(x.shape), "They are x's.")
     see.stop_if_wrong()
     because = (
-        f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, which turns by "
+        f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, rotated by "
         "the angle of the token's position."
     )
     step = 1e-4

@@ -30,7 +30,7 @@ def cases() -> Iterator[Case]:
         (0, "The upper half would be empty."),
         (6, "The lower half would be empty."),
         (8, "The edge has only 6 tokens."),
-        (3, "A block of 2 would be torn."),
+        (3, "A block of 2 would be cut in two."),
     ):
         yield Case(edge, cut=cut, refused=refused)
     generator = random.Random(0)

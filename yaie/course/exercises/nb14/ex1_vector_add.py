@@ -22,7 +22,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     report = see_result(see, path, "vector_add_scalar_f32", x, y, x + y, **case.how)
     if report is not None:
         fewest = -(-case.n // WARP)
-        together = f"The 32 threads of a warp ask together: {fewest:,} requests are enough."
+        together = f"The 32 threads of a warp load together: {fewest:,} requests are enough."
         most = fewest + fewest // 4 + 1
         reads = requests(report, name="x", kind="load")
         see.at_most("requests of warps to read x", reads, most, together)

@@ -89,7 +89,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     )  # fmt: skip
     for number, (name, new) in enumerate((("key_pool", keys), ("value_pool", values))):
         codes, scale = pools[number].flatten(0, 1), scales[number]
-        nearest = f"Stored is the e4m3 number nearest to x / scale, scale {scale.tolist()}."
+        nearest = f"What is stored is the e4m3 number nearest to x / scale, scale {scale.tolist()}."
         got, want = codes[slots].float(), stored(new, scale)
         see.equal(f"{name} at the tokens' slots, decoded", got, want, nearest)
         kept = codes.view(torch.uint8)[others]

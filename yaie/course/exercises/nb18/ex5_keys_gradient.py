@@ -86,10 +86,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     num_q = problem.lengths[0][0]
     pairs = sum(seen_by(problem, 0, query) for query in range(num_q))
     needed = problem.heads * problem.dim // 32 * (pairs + num_q)  # and once by backward_queries
-    once = (
-        "Load a query that sees the key once, for both gradients, and one that does not see it "
-        "never."
-    )
+    once = "Load each query that sees the key once, for both gradients, and load no other query."
     see_loads(see, report, "q", needed, once)
 
 

@@ -15,7 +15,7 @@ CAUSES = ("transaction_bytes",)  # of what is read too early, too
 GROUPS = re.compile(r"wgmma_(?:commit\(|wait<[^>]*>)")
 EXPLAIN: cuda.Explain = {
     "missing_fence": (
-        "wgmma sees shared memory by another way than the threads' stores: fence_proxy_async() by "
+        "wgmma accesses shared memory by another path than stores do: fence_proxy_async() by "
         "each thread that has stored, then a barrier. Registers that the threads have written "
         "need wgmma_fence() before the first wgmma."
     ),

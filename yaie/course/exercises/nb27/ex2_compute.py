@@ -132,7 +132,7 @@ def observe(compute: Callable[..., Any], case: Case, see: Observer) -> None:
         order = "Each is tried once, best first, until one can. A name is a demand."
         see.equal("the back ends that were called", calls, case.called, order)
         said = [str(warning.message) for warning in caught]
-        once = "A fallback without a word looks like a slow kernel."
+        once = "A silent fallback looks like a slow kernel."
         see.equal("the number of warnings", len(said), len(case.passed), once)
         missing = [
             name for name, why in case.passed if not any(name in s and why in s for s in said)
