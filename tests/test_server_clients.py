@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from functools import partial
+from unittest import mock
 
+import h11
 import httpx
 import openai
 import pytest
@@ -20,6 +22,7 @@ from servers import serving, wait_until
 
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
+from yaie.server.connection import Connection
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -247,6 +250,42 @@ def test_connections_at_work_are_not_closed_for_others(untied_model):
         for connection in (*working, third):
             connection.settimeout(60)
             assert connection.makefile("rb").read().startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
+    """Where the event loop was busy until the deadline of an idle connection had passed, clients
+    that had asked again in time found it closed."""
+    ours, theirs = socket.socketpair()
+    connection = object.__new__(Connection)
+    connection.conn = h11.Connection(h11.SERVER)
+    connection.transport = mock.Mock(**{"get_extra_info.return_value": ours})
+    connection.transport.is_closing.return_value = False
+    with ours, theirs:
+        theirs.sendall(b"GET /")
+        connection.timeout_keep_alive_handler()
+        assert not connection.transport.close.called
+        ours.recv(9)
+        connection.timeout_keep_alive_handler()
+        assert connection.transport.close.called
+
+
+def test_a_late_reader_gets_the_tokens_of_several_steps_at_once(running, http):
+    """Where the server's event loop is slower than the engine, an event holds several tokens, and
+    the engine does not wait."""
+    asked = {"model": "tiny", "prompt": "a", "max_tokens": 60, "stream": True, "temperature": 0}
+    asked |= {"ignore_eos": True, "stream_options": {"include_usage": True}}
+    whole = http.post("/v1/completions", json=asked | {"stream": False, "stream_options": None})
+    sent = json.dumps(asked).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n"
+    head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
+    with connect(running.url, head.encode() + sent) as connection:
+        wait_until(lambda: running.worker.num_requests == 1)
+        running.server.servers[0]._loop.call_soon_threadsafe(time.sleep, 0.5)
+        said = connection.makefile("rb").read().split(b"\ndata: ")[1:-1]
+    *events, usage = [json.loads(event.splitlines()[0]) for event in said]
+    assert usage["usage"]["completion_tokens"] == 60 and len(events) < 15
+    text = "".join(event["choices"][0]["text"] for event in events)
+    assert text == whole.json()["choices"][0]["text"]
 
 
 def test_few_files_and_many_half_heads_leave_the_server_alive(tiny_model):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class Server:
 
 @contextmanager
 def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Start `yaie serve` on a free port of this machine, and end it afterwards.
+    """Start `yaie serve` on a free port of this machine, and end it afterwards. After an error its
+    last words are printed.
 
     Raises:
         RuntimeError: it ended before it served, or was ended after `START_LIMIT` seconds; the
@@ -45,17 +47,22 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
     patience = threading.Timer(START_LIMIT, process.kill)
     patience.start()
     try:
-        found, said = None, []
+        found, said = None, deque[str](maxlen=20)
         for line in process.stdout:
             said.append(line)
             if found := re.search(r"serving (.*) at (http://\S+)/v1", line):
                 break
         patience.cancel()
         if found is None:
-            raise RuntimeError(f"the server ended before it served: {' '.join(said[-3:]).strip()}")
+            words = " ".join([*said][-3:]).strip()
+            raise RuntimeError(f"the server ended before it served: {words}")
         # Its further output is read, so that it never waits for a full pipe.
-        threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield Server(found[2], found[1], process.pid)
+        threading.Thread(target=said.extend, args=[process.stdout], daemon=True).start()
+        try:
+            yield Server(found[2], found[1], process.pid)
+        except Exception:
+            print("the server's last words:", *said, sep="\n", file=sys.stderr)
+            raise
     finally:
         patience.cancel()
         process.terminate()

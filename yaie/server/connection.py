@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import resource
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -79,6 +80,19 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
             head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End the wait for another request."""
+        if not self.has_more:
+            super().timeout_keep_alive_handler()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come that the event loop has yet to read: it may have been busy for
+        so long that a request came before its deadline."""
+        waiting = select.poll()
+        waiting.register(self.transport.get_extra_info("socket"), select.POLLIN)
+        return bool(waiting.poll(0))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing when a client asks for a websocket; uvicorn would log what to install."""
@@ -196,7 +210,8 @@ class Acceptor:
         """Refuse what is late, and go on after a pause."""
         latest = time.monotonic() - self._head_timeout
         for owing in self._owing:
-            for connection in [late for late, since in owing.items() if since <= latest]:
+            late = [x for x, since in owing.items() if since <= latest and not x.has_more]
+            for connection in late:
                 self._refused += bool(connection.conn.trailing_data[0])
                 self._refuse(connection)
         self._tell()

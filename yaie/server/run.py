@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 
 import uvicorn
 from fastapi import FastAPI
@@ -115,6 +116,7 @@ class Server(uvicorn.Server):
             app,
             http="h11",
             ws="none",
+            timeout_keep_alive=ceil(app.state.settings.head_timeout),
             log_level="warning",
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,

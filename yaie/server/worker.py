@@ -20,6 +20,7 @@ from yaie.server.errors import ApiError
 from yaie.server.metrics import Metrics
 
 PATIENCE = 5.0  # seconds for the last step to end
+AT_ONCE = 16  # messages of the engine
 LATE = "the server is shutting down"
 
 log = logging.getLogger("yaie.server")
@@ -188,8 +189,17 @@ class Worker:
             wire.send(self.engine.pipe, message)
 
     def _receive(self) -> None:
-        """Take the message that has come, or note that the engine has ended."""
-        message = wire.receive(self.engine.pipe)
+        """Take the messages that have come, up to `AT_ONCE`: where the event loop is slower than
+        the engine, its readers then find the tokens of several steps in one update."""
+        pipe = self.engine.pipe
+        for _ in range(AT_ONCE):
+            message = wire.receive(pipe)
+            self._take(message)
+            if message is None or not pipe.poll():
+                break
+
+    def _take(self, message: wire.Message | None) -> None:
+        """Do what a message says; None: the engine has ended."""
         if message is None:
             self._note_end()
         elif isinstance(message, wire.Step):
