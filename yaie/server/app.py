@@ -146,7 +146,9 @@ class _Server:
         only_echo = body.max_tokens == 0
         if only_echo and not body.echo:
             raise ApiError(400, "max_tokens may be 0 only with echo", param="max_tokens")
-        prompts = await asyncio.to_thread(self._encode, body.prompts)
+        prompts = body.prompts
+        if any(isinstance(prompt, str) for prompt in prompts):
+            prompts = await asyncio.to_thread(self._encode, prompts)
         max_tokens = body.max_tokens
         if max_tokens is None:
             max_tokens = min([DEFAULT_MAX_TOKENS, *map(self._room, prompts)])

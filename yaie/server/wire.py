@@ -36,12 +36,13 @@ class Ready(Message):
 
 
 class Add(Message):
-    """A request. All later messages know it by its number."""
+    """A request. All later messages know it by its number. Its `params` are SamplingParams, which
+    arrive as a mapping of their fields."""
 
     number: int
     request_id: str
     prompt_token_ids: list[int]
-    params: dict[str, Any]
+    params: Any
     namespace: str
     arrival_time: float
 

@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from yaie.engine.request import Request, StepOutput, TokenLogprob
 from yaie.engine.sending import as_socket
@@ -152,8 +152,8 @@ class Worker:
             request.request_id += f"-{request.number}"
             self._jobs[request.number] = (job, index)
             about = (request.number, request.request_id, request.prompt_token_ids)
-            params, arrival = asdict(request.params), request.metrics.arrival_time
-            self._send(wire.Add(*about, params, request.namespace, arrival))
+            about += (request.params, request.namespace, request.metrics.arrival_time)
+            self._send(wire.Add(*about))
         return job
 
     def abort(self, job: Job) -> None:
