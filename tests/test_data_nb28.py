@@ -17,7 +17,7 @@ from yaie.course.lessons.own_record import NOTHING, has, in_both, own_record
 from yaie.model.weights import parse_dtype
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
-FILES = sorted(DATA.glob("28_*.json"))
+FILES = sorted(p for p in DATA.glob("28_*.json") if '"subject"' in p.read_text())
 
 
 @pytest.fixture(params=FILES, ids=lambda path: path.stem)
@@ -130,6 +130,15 @@ def test_the_text_on_the_server():
     too_many = [row["tokens_per_second"] for row in server["arrivals"] if row["fraction"] >= 1]
     assert [round(rate, -2) for rate in sorted(too_many)] == [8000, 8800, 10200]
     assert round(max(row["finished"] for row in server["at_once"])) == 185
+
+
+def test_the_text_on_the_server_in_two_processes():
+    few, many = json.loads((DATA / "28_served_h100.json").read_text())["rows"]
+    assert few["tokens_per_second ratio"] == pytest.approx(2 / 3, abs=0.03)
+    assert many["tokens_per_second ratio"] == pytest.approx(1.0, abs=0.03)
+    waits = [round(1e3 * few[f"{who} ttft_p50"]) for who in ("server", "engine")]
+    assert waits == [55, 10] and 0.5 < (waits[0] - waits[1]) / 64 < 1
+    assert round(many["itl_p99 ratio"], 1) == 2.8
 
 
 def test_the_text_on_first_tokens():
