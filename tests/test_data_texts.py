@@ -228,7 +228,12 @@ def of_22() -> list[tuple]:
     one = BUILT["graph"]["batches"]["1"]
     assert 2.5 < one["eager"]["busy_us"] / one["eager"]["kernels"] < 3.5  # "take 3 µs each"
     slower = timeline.faster(recorded(), 1) / 1000
+    host = json.loads((DATA / "22_host_h100.json").read_text())["us"]
+    empty, fast = host["torch.empty"], host["_empty_strided_cuda"]
+    assert 1.7 < (empty - fast) / fast < 2.3  # "twice as long as it allocates"
     return [
+        ("it took {:.1f} µs where", empty),
+        ("programs takes {:.1f}.", fast),
         ("{:.2f} s", seconds["NVRTC, in the process: torch.cuda._compile_kernel"]),
         ("{:.0f} ms", 1e3 * seconds["yaie.jit.load, kept from before"]),
         ("{:.0f} % longer", 100 * (three_cards / one_card - 1)),
