@@ -1,8 +1,9 @@
-"""What a server costs: its clients' tokens per second beside those of an engine in this process.
+"""What a server costs: the tokens per second of its clients beside those of an engine in this
+process.
 
-Both answer the same prompts, in turns, and their answers are compared: a text may depart from the
-other where two tokens are equally likely, so the record says how many are equal. The clients are
-processes of their own, since one would be slower than the server.
+Both answer the same prompts, alternately, and their answers are compared: a text may depart from
+the other where two tokens are equally likely, so the record says how many are equal. The clients
+are divided among several processes, since one would be slower than the server.
 
     python -m yaie.course.author.gpu.served --output served.json
 """
@@ -28,6 +29,7 @@ from yaie.bench.process import serving
 from yaie.bench.workloads import long_prompts
 from yaie.engine.device import choose_device
 from yaie.engine.llm import LLM
+from yaie.model.pull import model_name
 
 PROMPT, OUTPUT = 256, 64
 Prompts = Sequence[list[int]]
@@ -71,7 +73,8 @@ def run(
     """
     where = choose_device(device)
     options = ["--gpu-memory-utilization", "0.8"] if where.type == "cuda" else []
-    record = head(where) | {"model": model, "prompt": PROMPT, "output": OUTPUT, "rows": []}
+    record = head(where) | {"model": model_name(model), "prompt": PROMPT, "output": OUTPUT}
+    record |= {"workers": workers, "rows": []}
     llm = LLM(model, device=str(where), **({"gpu_memory_utilization": 0.4} if options else {}))
     with (
         serving(model, ["--device", str(where), *options]) as server,
@@ -85,10 +88,10 @@ def run(
                 params = [greedy(OUTPUT)] * len(prompts)
                 own = run_closed(llm.engine, prompts, params, at_once)
                 each = min(workers, at_once)
-                shares = [prompts[i::each] for i in range(each)]
+                shares = [(prompts[i::each], len(range(i, at_once, each))) for i in range(each)]
                 salt = f"{at_once} {number} {time.time()}"
                 asked = [
-                    pool.submit(ask, server.url, server.name, share, at_once // each, OUTPUT, salt)
+                    pool.submit(ask, server.url, server.name, *share, OUTPUT, salt)
                     for share in shares
                 ]
                 parts = [future.result() for future in asked]
@@ -124,7 +127,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="SmolLM2-135M-Instruct")
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--requests", type=int, default=8, help="of each client")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--output", type=files.output_path)
