@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import io
+import math
 import os
 import re
 import shutil
@@ -26,6 +28,7 @@ from yaie.build import ahead, cache, jit, nvcc
 from yaie.build.jit import CompileError, KernelError
 from yaie.emulator import launch
 from yaie.emulator.build import build_runtime, compiler
+from yaie.emulator.signature import find_launchers
 
 SETUP = run_path(str(nvcc.CSRC / "setup.py"))  # what builds ahead of time
 SOURCE = """#include <cuda_runtime.h>
@@ -509,6 +512,30 @@ def test_a_library_that_asks_for_another_cuda_runtime(tmp_path, monkeypatch):
     told = r"libcudart_of_12.* cannot open .*; nvcc must be of torch's CUDA version, "
     with pytest.raises(CompileError, match=told):
         module.launch_on_gpu(next(iter(module.launchers.values())), [], 0)
+
+
+def test_packed_values_arrive(tmp_path):
+    """One argument holds all values, also of a launcher in a namespace and of one whose name a
+    template has, too. The C++ compiler stands for nvcc."""
+    source = """namespace own {
+template <class T> int take(T*) { return -1; }
+extern "C" cudaError_t take(const volatile float* __restrict__ x, float** y, int a,
+    unsigned long long b, float c, double d, bool e, int64_t f, cudaStream_t stream) {
+  return x == (float*)0x7f0000000008 && !y && a == -3 && b == 18446744073709551615ull &&
+         c < -1e38f && d == 0.1 && e && f == -(1ll << 40) && stream == (void*)16;
+}
+}"""
+    unit = tmp_path / "unit.cpp"
+    head = "#include <cstdint>\ntypedef int cudaError_t;\ntypedef void* cudaStream_t;\n"
+    unit.write_text(head + source + "\n" + nvcc.packed_calls(source))
+    target = tmp_path / "unit.so"
+    subprocess.run([compiler(), "-shared", "-fPIC", str(unit), "-o", target], check=True)
+    launcher = find_launchers(source)["take"]
+    take = launcher.packed_in(ctypes.CDLL(str(target)))
+    given = [0x7F0000000008, 0, -3, 2**64 - 1, -math.inf, 0.1, True, -(2**40), 16]
+    assert take(launcher.pack(*given)) == 1
+    for place, other in enumerate((8, 8, 3, 1, 0.0, 0.2, False, 0, 8)):
+        assert take(launcher.pack(*given[:place], other, *given[place + 1 :])) == 0
 
 
 def test_what_nvcc_says_of_its_own_files_is_left_out():

@@ -244,21 +244,24 @@ def read_all(source: str, path: Path) -> list[str]:
 
 def marked(source: str, path: Path) -> str:
     """The source under its own name: what the compiler says is then said of the learner's file.
-    Behind it stands what calls its launchers with packed values."""
+    The functions that call its launchers with packed values follow it."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{escaped}"\n{source}\n{packed_calls(source)}'
+    return f'#line 1 "{escaped}"\n{source}\n#line 1 "calls"\n{packed_calls(source)}'
 
 
 def packed_calls(source: str) -> str:
-    """For each launcher `name` of a source a function `packed_name`, which calls it with values
-    that lie in memory, 8 bytes for each: see `Launcher.pack`."""
+    """For each launcher `name` of a source a function `yaie_packed_name`, which calls it with
+    values that lie in memory, 8 bytes for each: see `Launcher.pack`. The launcher is declared again
+    because it may stand in a namespace."""
     calls = []
     for launcher in find_launchers(source).values():
         values = [
             f"*({p.type}*)(values + {8 * place})" for place, p in enumerate(launcher.parameters)
         ]
+        types = ", ".join(p.type for p in launcher.parameters)
         calls.append(
-            f'extern "C" cudaError_t packed_{launcher.name}(const char* values) '
+            f'extern "C" cudaError_t {launcher.name}({types});\n'
+            f'extern "C" cudaError_t yaie_packed_{launcher.name}(const char* values) '
             f"{{ return {launcher.name}({', '.join(values)}); }}\n"
         )
     return "".join(calls)

@@ -50,7 +50,7 @@ class Parameter:
     """One parameter of a launcher: a pointer to `kind`, a number, or the stream.
 
     `constant` is a pointer through which nothing is written; `table` one to an array of pointers,
-    `kind* const*`, for which a list of tensors is given.
+    `kind* const*`, for which a list of tensors is given. `type` is the source's own text.
     """
 
     name: str
@@ -58,16 +58,11 @@ class Parameter:
     pointer: bool
     constant: bool = False
     table: bool = False
+    type: str = ""
 
     @property
     def is_stream(self) -> bool:
         return self.kind == "cudaStream_t"
-
-    @property
-    def type(self) -> str:
-        """As C++ writes it, without volatile and restrict."""
-        stars = ("* const*" if self.table else "*") if self.pointer else ""
-        return f"{'const ' if self.constant else ''}{self.kind}{stars}"
 
     @property
     def ctype(self) -> Any:
@@ -118,7 +113,7 @@ class Launcher:
     def packed_in(self, library: ctypes.CDLL) -> Any:
         """The launcher of a library of `yaie.build.nvcc`, to be called with what `pack` returns:
         ctypes takes longer to convert twenty values than a launch takes."""
-        function = getattr(library, f"packed_{self.name}")
+        function = getattr(library, f"yaie_packed_{self.name}")
         function.restype, function.argtypes = ctypes.c_int, [ctypes.c_char_p]
         return function
 
@@ -150,8 +145,8 @@ class Launcher:
         )
 
     def addresses(self, arguments: Sequence[Any]) -> list[tuple[int, int | None]]:
-        """Where a call is given an address, and which: None if it is not one tensor's, such as a
-        table's."""
+        """(index, address) of each pointer; the address is None if it is not one tensor's, as a
+        table's is not."""
         return [
             (place, None if parameter.table else argument.data_ptr())
             for place, (parameter, argument) in enumerate(zip(self.wanted, arguments, strict=True))
@@ -165,7 +160,7 @@ class Launcher:
 
 
 def _value(argument: Any) -> Any:
-    if argument is None:
+    if argument is None or argument == []:
         return 0
     if hasattr(argument, "data_ptr"):
         return argument.data_ptr()
@@ -226,7 +221,8 @@ def _parameter(launcher: str, text: str) -> Parameter:
         kind, name = [name], ""
     constant = re.search(r"\bconst\b", text.partition("*")[0]) is not None
     stars = text.count("*")
-    parameter = Parameter(name, " ".join(kind), pointer, constant, table=stars == 2)
+    written = " ".join(re.sub(rf"\b{name}\s*$" if name else "$", "", text).split())
+    parameter = Parameter(name, " ".join(kind), pointer, constant, stars == 2, written)
     if stars > 2 or not (pointer or parameter.is_stream or parameter.kind in _NUMBERS):
         raise TypeError(
             f"{launcher}: parameter {name!r} has the type {' '.join(text.split())!r}; a launcher "
