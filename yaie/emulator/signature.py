@@ -160,14 +160,16 @@ class Launcher:
 
 
 def _value(argument: Any) -> Any:
-    if argument is None or argument == []:
+    if argument is None:
         return 0
     if hasattr(argument, "data_ptr"):
         return argument.data_ptr()
     if not isinstance(argument, (list, tuple)):
         return argument
+    if not argument:
+        return 0
     addresses = tuple(map(_address_of, argument))
-    if argument and argument[0].is_cuda:
+    if argument[0].is_cuda:
         return _on_device(addresses, argument[0].device).data_ptr()
     return (ctypes.c_void_p * len(addresses))(*addresses)
 
