@@ -13,9 +13,10 @@ instead (`torch.ops.yaie`), whose launches CUDA graphs record.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -29,7 +30,6 @@ TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
 Start = Callable[[list[Any], int], None]
-Addresses = Sequence[tuple[int, int | None]]
 
 
 class _Thread(threading.local):
@@ -49,8 +49,17 @@ class Plan:
         self.launches: list[tuple[Start, list[Any], list[tuple[int, int]]]] = []
         self.is_whole = True
 
-    def note(self, start: Start, values: Sequence[Any], addresses: Addresses) -> None:
-        """Record a launch: see `note`."""
+    def note(
+        self, start: Start, values: Sequence[Any], addresses: Iterable[tuple[int, int | None]]
+    ) -> None:
+        """Record a launch on the current card.
+
+        Args:
+            start: launches with values on a stream, of which it is given the handle.
+            values: what the launch was given, addresses in place of tensors.
+            addresses: which of them are addresses, and which; None in place of one that is not a
+                tensor's, with which the call cannot be kept.
+        """
         own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
         places = [(place, own.get(address)) for place, address in addresses]
         self.is_whole &= None not in dict(places).values()
@@ -59,11 +68,11 @@ class Plan:
     def finish(self, result: Any) -> Plan | None:
         """The plan, without its tensors, or None if the call cannot be kept."""
         places = {id(x): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
-        self.is_tuple = isinstance(result, tuple)
-        results = result if self.is_tuple else () if result is None else (result,)
-        self.results = [places.get(id(x)) for x in results]
+        results = result if isinstance(result, tuple) else (result,)
+        found = [places.get(id(x)) for x in results if x is not None]
+        self.result = itemgetter(*found) if found else lambda tensors: None
         del self.tensors
-        return self if self.is_whole and self.launches and None not in self.results else None
+        return self if self.is_whole and self.launches and None not in found else None
 
     def run(self, arguments: Sequence[Any]) -> Any:
         """Make the memory, launch, and return what the operator returns."""
@@ -79,16 +88,13 @@ class Plan:
             start(values, stream)
         for which in self.written:
             increment_version(tensors[which])
-        results = tuple([tensors[which] for which in self.results])
-        if self.is_tuple:
-            return results
-        return results[0] if results else None
+        return self.result(tensors)
 
 
 def made(tensor: torch.Tensor) -> torch.Tensor:
     """Note new memory in the plan that is being recorded, so that later calls allocate the same;
     returns the tensor."""
-    if (plan := _thread.recording) is not None:
+    if plan := _thread.recording:
         plan.is_whole &= tensor.is_contiguous() and tensor.numel() > 0
         shape, stride = tuple(tensor.shape), tensor.stride()
         plan.made.append(partial(_EMPTY[tensor.device.type], shape, stride, tensor.dtype))
@@ -101,27 +107,9 @@ def forget() -> None:
     _plans.clear()
 
 
-def recording() -> bool:
-    """Whether this thread records a plan."""
-    return _thread.recording is not None
-
-
-def note(start: Start, values: Sequence[Any], addresses: Addresses) -> None:
-    """Record a launch on the current card, for a thread that records a plan.
-
-    Args:
-        start: launches with values on a stream, of which it is given the handle.
-        values: what the launch was given, addresses in place of tensors.
-        addresses: which of them are addresses, and which; None in place of one that is not a
-            tensor's, with which the call cannot be kept.
-    """
-    _thread.recording.note(start, values, addresses)
-
-
-def refuse() -> None:
-    """Keep no plan of the call that this thread records, if it records one."""
-    if recording():
-        _thread.recording.is_whole = False
+def recording() -> Plan | None:
+    """The plan that this thread records, if it records one."""
+    return _thread.recording
 
 
 @contextmanager

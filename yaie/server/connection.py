@@ -23,7 +23,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yaie.server.errors import ApiError
 
-RECEIVED_BYTES = 16 * 1024  # more than most requests have
 MOST_CONNECTIONS = 4096
 SPARE_FILES = 64  # for everything that is opened while the server runs
 MOST_AT_ONCE = 32  # connections taken before others are served
@@ -32,30 +31,21 @@ PAUSE = 1.0  # seconds until the deadlines, and a limit that was reached, are lo
 log = logging.getLogger("yaie.server.connection")
 
 
-class Connection(H11Protocol, asyncio.BufferedProtocol):
-    """uvicorn's connection, with one small receive buffer that is used again.
-
-    Otherwise asyncio allocates 256 KiB for each chunk and gives back all but the few bytes that it
-    needed, which fragments the heap: it grew by about 80 bytes per request.
-    """
+class Connection(H11Protocol):
+    """uvicorn's connection, which tells its acceptor whether it owes the head of a request."""
 
     def __init__(self, acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
         self._acceptor = acceptor
-        self._received = bytearray(RECEIVED_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Await the head of the first request."""
         super().connection_made(transport)
         self._watch()
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        """Where asyncio may write."""
-        return self._received
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what was written there."""
-        self.data_received(bytes(memoryview(self._received)[:nbytes]))
+    def data_received(self, data: bytes) -> None:
+        """Note whether the head is complete with this."""
+        super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:

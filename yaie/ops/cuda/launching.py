@@ -40,8 +40,8 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
     try:
         function = launcher(file, name)
         function(*arguments)
-        if plans.recording():
-            _note(function, arguments)
+        if plan := plans.recording():
+            _note(plan, function, arguments)
     except jit.CompileError as error:
         on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
         if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):
@@ -49,20 +49,18 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
         raise
 
 
-def _note(function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Note a launch for `plans`; one whose stream is not the last of its values cannot be kept."""
+def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Note a launch; one whose stream is not the last of its values cannot be kept."""
     module, launcher = function.kernel
     *values, _ = launcher.values(arguments, 0)
     addresses = launcher.addresses(arguments)
-    index = next((x.get_device() for x in arguments if isinstance(x, torch.Tensor)), None)
-    if index is None or not launcher.parameters[-1].is_stream:
-        addresses.append((0, None))
+    plan.is_whole &= bool(addresses) and launcher.parameters[-1].is_stream
 
     def start(values: list[Any], stream: int) -> None:
         values.append(stream)
-        module.launch_on_gpu(launcher, values, index)
+        module.launch_on_gpu(launcher, values, plan.index)
 
-    plans.note(start, values, addresses)
+    plan.note(start, values, addresses)
 
 
 @cache

@@ -112,13 +112,14 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
         options: the parameters that are left, all constants, and num_warps and the like.
     """
     compiled = kernel[grid](*arguments, **options)
-    if INTERPRETED or not plans.recording():
+    plan = plans.recording()
+    if INTERPRETED or plan is None:
         return
     values = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
     run = compiled[(*grid, 1, 1)[:3]]
-    tensors = [(i, x) for i, x in enumerate(values) if isinstance(x, torch.Tensor)]
-    plans.note(lambda values, stream: run(*values, stream=stream), values,
-               [(i, x.data_ptr()) for i, x in tensors])  # fmt: skip
+    addresses = {i: x.data_ptr() for i, x in enumerate(values) if isinstance(x, torch.Tensor)}
+    values = [addresses.get(i, x) for i, x in enumerate(values)]
+    plan.note(lambda values, stream: run(*values, stream=stream), values, addresses.items())
 
 
 def fastest(
@@ -137,7 +138,8 @@ def fastest(
     if INTERPRETED or not large or len(configs) == 1:
         return configs[0]
     if torch.cuda.is_current_stream_capturing():  # nothing can be timed: a later call will
-        plans.refuse()
+        if plan := plans.recording():
+            plan.is_whole = False
         return configs[0]
     with plans.paused():
         times = [_time(launch, config) for config in configs]
