@@ -34,15 +34,8 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers, q
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
 _building = threading.RLock()
-
-
-def _after_fork() -> None:
-    """In the child, where the thread that may have had it does not exist."""
-    global _building
-    _building = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+# Free in a child, where the thread that may have held it does not exist.
+os.register_at_fork(after_in_child=_building._at_fork_reinit)
 # Errors of kernels that were running: every later call returns them.
 _LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
 _LATE = (

@@ -45,6 +45,7 @@ def as_token_ids(key: str) -> list[int]:
     return list(map(ord, key))
 
 
+@dataclass(slots=True, eq=False)
 class RadixNode:
     """A run of tokens that no other sequence has split yet.
 
@@ -58,30 +59,15 @@ class RadixNode:
         namespace: of a root, the namespace that it holds.
     """
 
-    __slots__ = (
-        "children",
-        "in_heap",
-        "key",
-        "last_access",
-        "lock_count",
-        "namespace",
-        "parent",
-        "request_ids",
-        "values",
-    )
-
-    def __init__(
-        self, key: str, values: list[Any], parent: RadixNode | None, namespace: str = ""
-    ) -> None:
-        self.key = key
-        self.values = values
-        self.parent = parent
-        self.namespace = namespace
-        self.children: dict[str, RadixNode] = {}
-        self.lock_count = 0
-        self.last_access = 0
-        self.request_ids: set[Hashable] = set()
-        self.in_heap = False
+    key: str
+    values: list[Any]
+    parent: RadixNode | None
+    namespace: str = ""
+    children: dict[str, RadixNode] = field(default_factory=dict)
+    lock_count: int = 0
+    last_access: int = 0
+    request_ids: set[Hashable] = field(default_factory=set)
+    in_heap: bool = False
 
     def path_values(self) -> list[Any]:
         """The values from the root down to here: those of the whole sequence that ends here."""

@@ -10,6 +10,7 @@ Most steps are replayed from a CUDA graph. On a CPU the same code runs, with not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +32,7 @@ MOST_SHAPES = 64  # how many shapes' views of the memory are kept
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
 
 
+@dataclass(eq=False)
 class Launched:
     """A step that was launched, and whose tokens have not been read.
 
@@ -38,25 +40,21 @@ class Launched:
         requests: those that get a token, in the order of the rows.
         may_overlap: whether the next step can be launched before the tokens are read: every
             request decodes, and its token is in the device's memory.
+        fetched, done: see `StagingBuffer.fetch`.
         logprobs: of the whole vocabulary, for the requests that ask for some.
     """
 
-    def __init__(
-        self,
-        requests: Sequence[Request],
-        may_overlap: bool,
-        tokens: torch.Tensor,
-        done: torch.cuda.Event | None,
-        logprobs: Mapping[Request, torch.Tensor],
-    ) -> None:
-        self.requests, self.may_overlap, self.logprobs = requests, may_overlap, logprobs
-        self._tokens, self._done = tokens, done
+    requests: Sequence[Request]
+    may_overlap: bool
+    fetched: torch.Tensor
+    done: torch.cuda.Event | None
+    logprobs: Mapping[Request, torch.Tensor]
 
     def tokens(self) -> list[int]:
         """Wait for the tokens; -1 where the logits allowed none."""
-        if self._done is not None:
-            self._done.synchronize()
-        return self._tokens.tolist()
+        if self.done is not None:
+            self.done.synchronize()
+        return self.fetched.tolist()
 
 
 class Runner:

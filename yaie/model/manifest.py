@@ -41,15 +41,6 @@ def write_manifest(folder: Path, source: str) -> None:
     (folder / MANIFEST).write_text(record + "\n", encoding="utf-8")
 
 
-def check(folder: Path) -> None:
-    """Compare sizes with the manifest, and contents of the files whose time has changed.
-
-    Costs microseconds on an untouched folder, one read of the files on a copied one. A folder
-    without a manifest (not made by `yaie pull`) passes. Raises DamagedModel.
-    """
-    _compare(folder, hash_all=False)
-
-
 def verify(folder: str | Path) -> int:
     """Compare every file with the manifest, contents included; returns the number of files.
 
@@ -58,7 +49,7 @@ def verify(folder: str | Path) -> int:
     folder = Path(folder)
     if not (folder / MANIFEST).exists():
         raise ValueError(f"{folder} has no {MANIFEST}: only models fetched by `yaie pull` have one")
-    return _compare(folder, hash_all=True)
+    return check(folder, hash_all=True)
 
 
 def _is_record(files: Any) -> bool:
@@ -69,7 +60,13 @@ def _is_record(files: Any) -> bool:
     )
 
 
-def _compare(folder: Path, hash_all: bool) -> int:
+def check(folder: Path, hash_all: bool = False) -> int:
+    """Compare sizes with the manifest, and contents of the files whose time has changed, or of all;
+    returns the number of files.
+
+    Costs microseconds on an untouched folder, one read of the files on a copied one. A folder
+    without a manifest (not made by `yaie pull`) passes. Raises DamagedModel.
+    """
     if not (folder / MANIFEST).exists():
         return 0
     files = read_json(folder / MANIFEST).get("files")

@@ -53,7 +53,7 @@ def load_model(
     folder = Path(folder)
     form = dtype if dtype in FORMATS else None
     dtype = torch.float32 if form else parse_dtype(dtype)
-    config, files = _check_headers(folder)
+    config, files = check_weights(folder)
     check(folder)
     model = Llama(config, dtype=dtype, device=device, backends=backends, shard=shard)
     in_place = shard.size == 1 and multiplies(model)
@@ -93,14 +93,10 @@ def _read(tensors: Any, name: str, config: ModelConfig, shard: Shard) -> torch.T
     return stored[piece_of(name, stored.get_shape(), config, shard.rank, shard.size)]
 
 
-def check_weights(folder: str | Path) -> ModelConfig:
-    """The checks of `load_model` that need only the headers; returns the configuration."""
-    return _check_headers(Path(folder))[0]
-
-
-def _check_headers(folder: Path) -> tuple[ModelConfig, dict[Path, list[str]]]:
-    """The configuration, and which tensors each file holds. Allocates nothing: what does not fit
-    together is found before memory is asked for."""
+def check_weights(folder: Path) -> tuple[ModelConfig, Files]:
+    """The checks of `load_model` that need only the headers. Allocates nothing: what does not fit
+    together is found before memory is asked for. Returns the configuration, and which tensors each
+    file holds."""
     config = ModelConfig.from_folder(folder)
     # Tables of one position, made outside `torch.device("meta")`: an arange on that device imports
     # all of torch._dynamo, which takes a second.

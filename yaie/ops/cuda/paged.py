@@ -52,27 +52,20 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
 
 
-def shared_prefix_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    shared_len: int,
-    scale: float | None,
-) -> State:
+def shared_prefix_attention(*operands: Any) -> State:
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
     A short prefix is read for every sequence, which takes less time than a second launch.
     """
-    operands = (q, key_pool, value_pool, block_tables, context_lens)
+    *batch, shared_len, scale = operands
+    q, key_pool = batch[:2]
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
     if (q.shape[0] - 1) * shared_len * token >= WORTH:
         try:
-            return cascade(*operands, shared_len, scale)
+            return cascade(*operands)
         except Unsupported as reason:
             announce("shared_prefix_attention", "cuda's cascade", str(reason))
-    return _decode(*operands, None, scale)
+    return _decode(*batch, None, scale)
 
 
 def _decode(*operands: Any) -> State:
@@ -87,19 +80,14 @@ def _decode(*operands: Any) -> State:
     return split(*operands)
 
 
-def cascade(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    shared_len: int,
-    scale: float | None,
-) -> State:
-    """The prefix is read once for all sequences and merged with the rest of each."""
+def cascade(*operands: Any) -> State:
+    """The prefix is read once for all sequences and merged with the rest of each; operands as for
+    `shared_prefix_attention`."""
+    *operands, shared_len, scale = operands
+    q, key_pool = operands[:2]
     if key_pool.element_size() == 1:
         raise Unsupported("cascade.cu reads a cache in float16 or bfloat16")
-    operands = (q, key_pool, value_pool, block_tables, context_lens, None, scale)
+    operands += (None, scale)
     state = mma(*operands, skip=shared_len)
     (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
     if batch == 0 or shared_len == 0:
