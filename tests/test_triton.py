@@ -281,4 +281,4 @@ def test_a_configuration_is_timed_once_a_key(monkeypatch):
     assert choose(("small",), configs, print, large=False) == {"n": 1} and not timed
     assert choose(("k", 7), configs, print, large=True) == {"n": 2}
     assert choose(("k", 7), configs, print, large=False) == {"n": 2} and timed == [1, 2, 3]
-    assert runtime.tuned() == "('k', 7): {'n': 2}, 1.0000 ms"
+    assert runtime.TUNED == {("k", 7): ({"n": 2}, 1.0)}

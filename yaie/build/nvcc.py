@@ -109,14 +109,11 @@ def architecture_flags(architectures: Sequence[str]) -> list[str]:
     return flags
 
 
-def _number(architecture: str) -> tuple[int, int]:
-    major, minor = re.match(r"(\d+)\.(\d)", architecture).groups()
-    return int(major), int(minor)
-
-
-def _suffix(architecture: str) -> str:
-    """ "a" for one version's own, such as 9.0a; "f" for a family's, such as 10.0f; else ""."""
-    return re.search(r"\d([af]?)(\+PTX)?$", architecture)[1]
+def _parts(architecture: str) -> tuple[tuple[int, int], str]:
+    """Its version, and "a" for one version's own, such as 9.0a; "f" for a family's, such as 10.0f;
+    else ""."""
+    major, minor, suffix = re.match(r"(\d+)\.(\d)([af]?)", architecture).groups()
+    return (int(major), int(minor)), suffix
 
 
 def sm(architecture: str) -> str:
@@ -132,12 +129,12 @@ def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
     card.
     """
     for architecture in architectures:
-        number = _number(architecture)
+        number, suffix = _parts(architecture)
         if number == capability:
             return True
-        if _suffix(architecture) == "a" or number > capability:
+        if suffix == "a" or number > capability:
             continue
-        portable = architecture.endswith("+PTX") and not _suffix(architecture)
+        portable = architecture.endswith("+PTX") and not suffix
         if number[0] == capability[0] or portable:
             return True
     return False
@@ -157,7 +154,7 @@ def needs(source: str) -> str | None:
 def emulated(source: str) -> bool:
     """Whether the emulator runs a source: it has the instructions of Hopper and earlier cards."""
     needed = needs(source)
-    return needed is None or _number(needed) <= (9, 0)
+    return needed is None or _parts(needed)[0] <= (9, 0)
 
 
 def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
@@ -168,14 +165,13 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     needed = needs(source)
     if needed is None:
         return tuple(architectures)
-    if _suffix(needed) == "a":
-        return (needed,) if _number(needed) in map(_number, architectures) else ()
-    if _suffix(needed) == "f":  # the versions' own have what their family has
-        return tuple(
-            a for a in architectures
-            if _suffix(a) and _number(a)[0] == _number(needed)[0] and _number(a) >= _number(needed)
-        )  # fmt: skip
-    return tuple(a for a in architectures if _number(a) >= _number(needed))
+    (least, suffix), given = _parts(needed), {a: _parts(a) for a in architectures}
+    if suffix == "a":
+        return (needed,) if any(number == least for number, _ in given.values()) else ()
+    newer = [a for a, (number, _) in given.items() if number >= least]
+    if suffix == "f":  # the versions' own have what their family has
+        newer = [a for a in newer if given[a][1] and given[a][0][0] == least[0]]
+    return tuple(newer)
 
 
 # -------------------------------------------------------------------------------- building
@@ -196,10 +192,11 @@ def build(
         kind = ["-c"]
     elif is_wheel(compiler):
         kind = ["-shared", f"-L{compiler.parent.parent / 'lib'}"]
+    headers = dict.fromkeys([path.resolve().parent, CSRC])  # those that a source names in quotes
     command = [
         *(str(compiler), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
         *host_compiler(),
-        *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
+        *(*flags, *(f"-I{folder}" for folder in headers)),
         *(*kind, str(unit), "-o", str(target)),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
@@ -265,11 +262,6 @@ def packed_calls(source: str) -> str:
             f"{{ return {launcher.name}({', '.join(values)}); }}\n"
         )
     return "".join(calls)
-
-
-def include_folders(path: Path) -> list[Path]:
-    """Where headers that a source names in quotes are looked for."""
-    return list(dict.fromkeys([path.resolve().parent, CSRC]))
 
 
 _SAID = re.compile(

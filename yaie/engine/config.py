@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from yaie.engine.checks import check_count, check_number, check_switch
+from yaie.engine.checks import check_count, check_number, check_range, check_switch
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,8 @@ class EngineConfig:
             elif kind.startswith("bool"):
                 check_switch(field.name, value)
         check_number("gpu_memory_utilization", self.gpu_memory_utilization)
-        if not 0 < self.gpu_memory_utilization <= 1:
-            raise ValueError(
-                "gpu_memory_utilization must be above 0 and at most 1, "
-                f"got {self.gpu_memory_utilization}"
-            )
+        share = self.gpu_memory_utilization
+        check_range("gpu_memory_utilization", share, 0 < share <= 1, "above 0 and at most 1")
         if self.num_blocks is not None and self.num_blocks * self.block_size < 2:
             raise ValueError(
                 "num_blocks must make room for a prompt of one token and a token to generate, "

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 import torch
 
@@ -110,7 +111,7 @@ class Engine:
         self._outputs: list[StepOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens have not been read
         self.requests: dict[str, Request] = {}
-        self._next_id = 0
+        self._new_ids = map("request-{}".format, count())
         self._in_step = False
         self._to_abort: list[str] = []
 
@@ -148,7 +149,7 @@ class Engine:
         params = self.checked_params(params, params_name)
         text = OutputText(self.tokenizer, params.stop, prompt_token_ids, params.min_tokens)
         if request_id is None:
-            request_id = self._new_id()
+            request_id = next(name for name in self._new_ids if name not in self.requests)
         return Request(request_id, prompt_token_ids, params, namespace, text)
 
     def queue(self, request: Request) -> None:
@@ -168,12 +169,6 @@ class Engine:
     def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
         """The parameters to use for a request. Errors call the argument `name`."""
         return self.limits.checked_params(params, name)
-
-    def _new_id(self) -> str:
-        while (request_id := f"request-{self._next_id}") in self.requests:
-            self._next_id += 1
-        self._next_id += 1
-        return request_id
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.

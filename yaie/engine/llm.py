@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ class LLM:
         return [request.output() for request in requests]
 
 
-class TextStream(Iterator[str]):
+class TextStream(Iterator[str], AbstractContextManager):
     """The pieces of a text as they come. `with llm.stream(...) as pieces:` ends the request."""
 
     def __init__(self, engine: Engine, request: Request) -> None:
@@ -186,9 +187,6 @@ class TextStream(Iterator[str]):
     def close(self) -> None:
         """End the request, wherever it is."""
         self._engine.abort(self._request.request_id)
-
-    def __enter__(self) -> TextStream:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

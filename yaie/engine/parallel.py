@@ -161,15 +161,13 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
     """End all ranks if the block fails; if another rank failed first, raise its error."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         try:
-            ranks.check(PATIENCE)
+            if isinstance(error, Exception):  # no interrupt
+                ranks.check(PATIENCE)
         except RankFailed as failed:
             if str(error) not in str(failed):  # otherwise it is the same error, on all ranks
                 raise failed from error
-        ranks.close()
-        raise
-    except BaseException:  # an interrupt
         ranks.close()
         raise
 

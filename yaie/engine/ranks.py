@@ -46,7 +46,7 @@ class RankFailed(RuntimeError):
     """A rank raised an error, ended, or took too long. The group has ended."""
 
 
-class Ranks:
+class Ranks(contextlib.AbstractContextManager):
     """A group of processes.
 
     Use it in a `with` statement, or call `close` at the end.
@@ -142,9 +142,6 @@ class Ranks:
         """End all ranks. Calling it twice does no harm."""
         self._end(END_LIMIT)
 
-    def __enter__(self) -> Ranks:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -193,9 +190,9 @@ class Ranks:
             for pipe in ready:
                 results[waiting[pipe]] = self._receive(waiting[pipe])
             if not ready:
-                self._end(0.0)
-                late = [process.rank for process in waiting.values()]
-                raise RankFailed(f"no answer from {_names(late)} within {limit:g} s")
+                late = [str(process.rank) for process in waiting.values()]
+                names = f"rank{'s' * (len(late) > 1)} {', '.join(late)}"
+                raise RankFailed(f"no answer from {names} within {limit:g} s")
         return [results[process] for process in self._ranks]
 
     def _receive(self, process: _Process) -> Any:
@@ -217,10 +214,6 @@ class Ranks:
         process, failure = min(failures.items(), key=lambda item: item[1].time)
         details = (failure.text or process.ended(), process.printed)
         raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, details)]))
-
-
-def _names(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ class Tokenizer:
             raise ValueError(f"{path} cannot be read ({error}): fetch the model again") from error
         self.backend.no_padding()
         self.backend.no_truncation()
-        settings = _optional_json(folder / "tokenizer_config.json")
+        path = folder / "tokenizer_config.json"
+        settings = read_json(path) if path.exists() else {}
         self.special_tokens = _special_tokens(settings)
         self.chat_template = _chat_template(folder, settings)
         self.eos_token_id = self.backend.token_to_id(self.special_tokens.get("eos_token", ""))
@@ -237,10 +238,6 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 BYTE_OF = _byte_alphabet()
-
-
-def _optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.exists() else {}
 
 
 def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:

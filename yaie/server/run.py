@@ -128,15 +128,13 @@ class Server(uvicorn.Server):
         self.worker, self.settings = worker, app.state.settings
         self.patience, self.greet = patience, greet
 
-    def _connection(self, acceptor: Acceptor) -> Connection:
-        about = {"server_state": self.server_state, "app_state": self.lifespan.state}
-        return Connection(acceptor, config=self.config, **about)
-
     async def startup(self, sockets: list[socket.socket]) -> None:
         """As uvicorn's, which waits for the worker. Raises RuntimeError if that has failed."""
         await super().startup([])
+        about = {"server_state": self.server_state, "app_state": self.lifespan.state}
+        make = partial(Connection, config=self.config, **about)
         limits = self.settings.max_connections, self.settings.head_timeout
-        self.servers = [Acceptor(listener, self._connection, *limits) for listener in sockets]
+        self.servers = [Acceptor(listener, make, *limits) for listener in sockets]
         self._end = asyncio.ensure_future(self._end_after_engine())
         if not self.should_exit:
             self.greet()

@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 from yaie.engine.request import Request, StepOutput, TokenLogprob
 from yaie.engine.sending import as_socket
@@ -117,7 +118,7 @@ class Worker:
         self._jobs: dict[int, tuple[Job, int]] = {}
         self.late, self.ended = asyncio.Event(), asyncio.Event()
         self.is_alive, self.why_ended = True, ""
-        self._next_number, self._stopping = 0, False
+        self._numbers, self._stopping = count(1), False
 
     @property
     def num_requests(self) -> int:
@@ -147,8 +148,7 @@ class Worker:
         which makes them unique."""
         job = Job(requests)
         for index, request in enumerate(requests):
-            self._next_number += 1
-            request.number = self._next_number
+            request.number = next(self._numbers)
             request.request_id += f"-{request.number}"
             self._jobs[request.number] = (job, index)
             about = (request.number, request.request_id, request.prompt_token_ids)

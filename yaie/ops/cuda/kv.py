@@ -22,20 +22,15 @@ def reshape_and_cache(
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product.
     `name` is a launcher of `file`."""
     keys, values = token_rows(keys), token_rows(values)
+    tokens, heads, head_dim = keys.shape
+    strides = keys.stride(0), values.stride(0)
     if key_pool.element_size() == 1:
-        call(
-            *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{suffix(keys.dtype)}"),
-            *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
-            *(*[_one(keys.device)] * 2, *keys.shape, 0, keys.stride(0), values.stride(0)),
-        )
-        return
-    size = keys.element_size()
-    call(
-        *(file, name),
-        *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
-        *(keys.shape[0], keys.shape[1] * keys.shape[2] * size),
-        *(keys.stride(0) * size, values.stride(0) * size),
-    )
+        file, name = "kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{suffix(keys.dtype)}"
+        sizes = (*[_one(keys.device)] * 2, tokens, heads, head_dim, 0, *strides)
+    else:
+        sizes = (tokens, *(n * keys.element_size() for n in (heads * head_dim, *strides)))
+    tensors = (memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous())
+    call(file, name, *tensors, *sizes)
 
 
 @cache

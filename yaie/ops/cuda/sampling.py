@@ -12,7 +12,8 @@ LARGEST_VOCABULARY = 2 ** constants("sampling/sample.cu")["INDEX_BITS"]
 
 
 def sample(logits: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-    """Temperature, top-k, top-p, min-p and the draw in one launch, without a sort."""
+    """Temperature, top-k, top-p, min-p and the draw in one launch, without a sort; parameters as in
+    `reference.sampling`."""
     if logits.shape[1] > LARGEST_VOCABULARY:
         raise Unsupported(f"sample takes up to {LARGEST_VOCABULARY} columns, got {logits.shape[1]}")
     tokens = made(logits.new_empty(logits.shape[0], dtype=torch.int64))

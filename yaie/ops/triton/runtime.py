@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -143,9 +144,8 @@ def fastest(
         return configs[0]
     with plans.paused():
         times = [_time(launch, config) for config in configs]
-    best = min(range(len(configs)), key=times.__getitem__)
-    TUNED[key] = configs[best], times[best]
-    return configs[best]
+    TUNED[key] = min(zip(configs, times, strict=True), key=itemgetter(1))
+    return TUNED[key][0]
 
 
 def _time(launch: Callable[[Config], None], config: Config) -> float:
@@ -156,11 +156,6 @@ def _time(launch: Callable[[Config], None], config: Config) -> float:
         )
     except (triton.runtime.errors.OutOfResources, triton.runtime.errors.PTXASError):
         return float("inf")
-
-
-def tuned() -> str:
-    """The configurations chosen so far, one per line, with the time that each was chosen for."""
-    return "\n".join(f"{key}: {config}, {ms:.4f} ms" for key, (config, ms) in TUNED.items())
 
 
 def precision(dtype: torch.dtype) -> str:
