@@ -203,11 +203,13 @@ class Module:
     def launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
         import torch
 
-        if torch._C._cuda_getDevice() != index:
-            with torch.cuda.device(index):
-                return self.launch_on_gpu(launcher, values, index)
         functions = self._on_gpu.get(index) or self._compiled_for(index)
-        if error := functions[launcher.name](launcher.pack(*values)):
+        if torch._C._cuda_getDevice() == index:
+            error = functions[launcher.name](launcher.pack(*values))
+        else:
+            with torch.cuda.device(index):
+                error = functions[launcher.name](launcher.pack(*values))
+        if error:
             late = _LATE if error in _LASTING else ""
             raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
 

@@ -23,6 +23,9 @@ LOGPROBS = tuple(protocol.CompletionLogprobs.model_fields)
 class Call:
     """One HTTP call under way.
 
+    A subclass has `choice`, which makes one answer or a piece of it, and `pieces`, what is new of
+    an answer: choices for a chunk each.
+
     Attributes:
         job: its requests: the n answers to the first prompt, then those to the second, ...
         num_answers: n, the answers to each prompt.
@@ -63,14 +66,6 @@ class Call:
         pieces = self.pieces(index, update, is_first)
         usage = self._usage(self._num_told) if self.usage.continuous_usage_stats else None
         return [self._response(self.chunk_kind, [choice], usage) for choice in pieces]
-
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
-        """What is new of an answer: choices for a chunk each."""
-        raise NotImplementedError
-
-    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
-        """One answer, or a piece of it."""
-        raise NotImplementedError
 
     def last(self) -> Json:
         """The chunk with the usage."""

@@ -112,8 +112,9 @@ class Acceptor:
         self._open: set[Connection] = set()
         # Which owe a head since when, the longest first: those never answered, and the others.
         self._owing: tuple[dict[Connection, float], ...] = {}, {}
-        self._is_paused, self._why = False, ""  # the reason of a pause that is not logged yet
-        self._refused = 0  # connections since the last look
+        self._is_paused = False
+        self._last_said = 0.0
+        self._refused = 0  # connections since then
         listener.setblocking(False)
         self._loop.add_reader(listener.fileno(), self._accept)
         self._timer = self._loop.call_later(PAUSE, self._look)
@@ -178,6 +179,7 @@ class Acceptor:
             return False
         self._refused += 1
         self._refuse(next(iter(owing)))
+        self._tell()
         return True
 
     def _refuse(self, connection: Connection) -> None:
@@ -185,8 +187,9 @@ class Acceptor:
         connection.refuse()
 
     def _pause(self, why: str) -> None:
-        self._is_paused, self._why = True, why
+        self._is_paused = True
         self._loop.remove_reader(self._listener.fileno())
+        self._say(why)
 
     def _resume(self) -> None:
         if self._is_paused:
@@ -194,20 +197,27 @@ class Acceptor:
             self._loop.add_reader(self._listener.fileno(), self._accept)
 
     def _look(self) -> None:
-        """Refuse what is late, log what happened since the last look, and go on after a pause."""
+        """Refuse what is late, and go on after a pause."""
         latest = time.monotonic() - self._head_timeout
         for owing in self._owing:
             late = [x for x, since in owing.items() if since <= latest and not x.has_more]
             for connection in late:
                 self._refused += bool(connection.conn.trailing_data[0])
                 self._refuse(connection)
-        if self._refused:
-            log.warning("connections closed that owed the head of a request: %d", self._refused)
-        if self._why:
-            log.warning(self._why)
-        self._refused, self._why = 0, ""
+        self._tell()
         self._resume()
         self._timer = self._loop.call_later(PAUSE, self._look)
+
+    def _tell(self) -> None:
+        if self._refused:
+            self._say(f"connections closed that owed the head of a request: {self._refused}")
+
+    def _say(self, message: str) -> None:
+        """Log a line, if the last one is a second old."""
+        now = time.monotonic()
+        if now - self._last_said >= 1.0:
+            log.warning(message)
+            self._last_said, self._refused = now, 0
 
 
 def most_connections() -> int:
