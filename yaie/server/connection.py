@@ -63,6 +63,7 @@ class Connection(H11Protocol):
 
     def refuse(self) -> None:
         """Close the connection, since its head is late or another needs the place."""
+        self._acceptor.forget(self)
         if self.conn.trailing_data[0]:
             error = ApiError(408, "the head of the request is late", code="request_timeout")
             body = json.dumps(error.body).encode()
@@ -178,13 +179,9 @@ class Acceptor:
         if owing is None:
             return False
         self._refused += 1
-        self._refuse(next(iter(owing)))
+        next(iter(owing)).refuse()
         self._tell()
         return True
-
-    def _refuse(self, connection: Connection) -> None:
-        self.forget(connection)
-        connection.refuse()
 
     def _pause(self, why: str) -> None:
         self._is_paused = True
@@ -203,7 +200,7 @@ class Acceptor:
             late = [x for x, since in owing.items() if since <= latest and not x.has_more]
             for connection in late:
                 self._refused += bool(connection.conn.trailing_data[0])
-                self._refuse(connection)
+                connection.refuse()
         self._tell()
         self._resume()
         self._timer = self._loop.call_later(PAUSE, self._look)
