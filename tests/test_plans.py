@@ -26,6 +26,7 @@ from yaie.ops.kv import reshape_and_cache
 from yaie.ops.norm import add_rms_norm, rms_norm
 from yaie.ops.rotary import rotary
 from yaie.ops.sampling import sample
+from yaie.ops.triton import runtime
 
 STREAM = 77
 
@@ -362,6 +363,75 @@ def paged_split(*operands: object) -> tuple[torch.Tensor, torch.Tensor]:
     from yaie.ops.cuda import paged
 
     return paged.split(*operands)
+
+
+class TritonKernel:
+    """In place of a kernel of Triton's and what is compiled of it; notes its launches."""
+
+    arg_names = ("x", "out", "size", "BLOCK")
+
+    def __init__(self) -> None:
+        self.launches: list[tuple] = []
+
+    def __getitem__(self, grid):
+        def run(*values, stream=None, **options):
+            self.launches.append((grid, values, stream))
+            return self
+
+        return run
+
+
+@pytest.fixture
+def triton_operator(monkeypatch: pytest.MonkeyPatch):
+    """(a kernel, an operator that launches it with a configuration that is timed if it is large)"""
+    monkeypatch.setattr(runtime, "INTERPRETED", False)
+    monkeypatch.setattr(runtime, "TUNED", {})
+    monkeypatch.setattr(runtime, "_time", lambda launch, config: (launch(config), config["BLOCK"]))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    kernel = TritonKernel()
+
+    def operator(x: torch.Tensor, large: bool, *, backend: str) -> torch.Tensor:
+        out = plans.made(torch.empty_like(x))
+
+        def launch(config):
+            runtime.run_kernel(kernel, (3,), x, out, x.numel(), **config)
+
+        configs = [{"BLOCK": 8}, {"BLOCK": 4}]
+        launch(runtime.fastest(("own",), configs, launch, large))
+        return out
+
+    return kernel, operator
+
+
+def test_a_launch_of_triton_is_kept_without_its_tensors(triton_operator) -> None:
+    kernel, operator = triton_operator
+    x, y = torch.randn(4), torch.randn(4)
+    held = [weakref.ref(x), weakref.ref(plans.launch(operator, (x, False), "triton", ()))]
+    kernel.launches.clear()  # of the first call, with its tensors
+    del x
+    gc.collect()
+    assert [ref() for ref in held] == [None] * 2
+    out = plans.launch(operator, (y, False), "triton", ())
+    wanted = ((3, 1, 1), (y.data_ptr(), out.data_ptr(), 4, 8), STREAM)
+    assert kernel.launches == [wanted]
+
+
+def test_a_plan_has_the_configuration_that_was_timed(triton_operator, monkeypatch) -> None:
+    """Not the launches that were timed; none is kept while nothing can be timed, in a capture; and
+    those from before are dropped, since small problems take what a large one was timed for."""
+    kernel, operator = triton_operator
+    x = torch.randn(4)
+    plans.launch(operator, (x, False), "triton", ())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    plans.launch(operator, (x, True), "triton", ())
+    assert len(plans._plans) == 1
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    plans.launch(operator, (x, True), "triton", ())
+    (plan,) = plans._plans.values()
+    assert len(plan.launches) == 1 and len(kernel.launches) == 5
+    for large in (True, False):
+        plans.launch(operator, (x, large), "triton", ())
+        assert kernel.launches[-1][1][-1] == 4
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ import logging
 import re
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -269,6 +270,19 @@ def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
         assert connection.transport.close.called
 
 
+def test_an_idle_connection_that_its_client_resets_is_no_error(untied_model, caplog):
+    """The wait for its next request ends on a closed connection."""
+    with serving(LLM(untied_model, num_blocks=16), head_timeout=1.0) as server:
+        connection = connect(server.url, HALF + b"\r\n\r\n")
+        connection.recv(9)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        wait_until(lambda: not server.server.server_state.connections)
+        time.sleep(1.5)
+        assert type(server.server.servers[0]._loop).__module__ == "uvloop"
+    assert not caplog.records
+
+
 def test_a_late_reader_gets_the_tokens_of_several_steps_at_once(running, http):
     """Where the server's event loop is slower than the engine, an event holds several tokens, and
     the engine does not wait."""
@@ -278,12 +292,20 @@ def test_a_late_reader_gets_the_tokens_of_several_steps_at_once(running, http):
     sent = json.dumps(asked).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n"
     head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
+    go_on: list[bool] = []
+    running.hold(until=lambda: go_on)
     with connect(running.url, head.encode() + sent) as connection:
-        wait_until(lambda: running.worker.num_requests == 1)
-        running.server.servers[0]._loop.call_soon_threadsafe(time.sleep, 0.5)
+        wait_until(lambda: running.llm.engine.requests)
+
+        def busy() -> None:
+            """The event loop does nothing else until the engine has generated all."""
+            go_on.append(True)
+            wait_until(lambda: not running.llm.engine.requests)
+
+        running.server.servers[0]._loop.call_soon_threadsafe(busy)
         said = connection.makefile("rb").read().split(b"\ndata: ")[1:-1]
     *events, usage = [json.loads(event.splitlines()[0]) for event in said]
-    assert usage["usage"]["completion_tokens"] == 60 and len(events) < 15
+    assert usage["usage"]["completion_tokens"] == 60 and len(events) < 8
     text = "".join(event["choices"][0]["text"] for event in events)
     assert text == whole.json()["choices"][0]["text"]
 

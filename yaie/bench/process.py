@@ -32,8 +32,8 @@ class Server:
 
 @contextmanager
 def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Start `yaie serve` on a free port of this machine, and end it afterwards. After an error its
-    last words are printed.
+    """Start `yaie serve` on a free port of this machine, and end it afterwards. After an error the
+    last 20 lines that it printed are shown.
 
     Raises:
         RuntimeError: it ended before it served, or was ended after `START_LIMIT` seconds; the
@@ -61,7 +61,7 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
         try:
             yield Server(found[2], found[1], process.pid)
         except Exception:
-            print("the server's last words:", *said, sep="\n", file=sys.stderr)
+            print("the server printed last:", *said, sep="\n", file=sys.stderr)
             raise
     finally:
         patience.cancel()

@@ -26,7 +26,8 @@ from torch.autograd.graph import increment_version
 
 MOST = 4096  # plans kept; when there are more, all are dropped
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-# Of a shape, strides and a dtype, on the current card: a third of torch.empty's time.
+# Make memory of a shape, strides and a dtype on the current card, in a third of torch.empty's time
+# (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
 Start = Callable[[list[Any], int], None]
@@ -47,7 +48,7 @@ class Plan:
         self.index = arguments[0].get_device()
         self.made: list[Callable[[], torch.Tensor]] = []
         self.launches: list[tuple[Start, list[Any], list[tuple[int, int]]]] = []
-        self.is_whole = True
+        self.is_whole, self.is_provisional = True, False
 
     def note(
         self, start: Start, values: Sequence[Any], addresses: Iterable[tuple[int, int | None]]
@@ -55,10 +56,10 @@ class Plan:
         """Record a launch on the current card.
 
         Args:
-            start: launches with values on a stream, of which it is given the handle.
+            start: launches with values on the stream with the handle that it is given.
             values: what the launch was given, addresses in place of tensors.
-            addresses: which of them are addresses, and which; None in place of one that is not a
-                tensor's, with which the call cannot be kept.
+            addresses: (index, address) of each; the address is None if it is not one tensor's, with
+                which the call cannot be kept.
         """
         own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
         places = [(place, own.get(address)) for place, address in addresses]
@@ -103,7 +104,7 @@ def made(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def forget() -> None:
-    """Drop all plans, for launchers whose source has changed."""
+    """Drop all plans: the source of a launcher has changed, or the choice of a configuration."""
     _plans.clear()
 
 
@@ -115,11 +116,11 @@ def recording() -> Plan | None:
 @contextmanager
 def paused() -> Iterator[None]:
     """Launches meanwhile are no part of the plan that this thread records."""
-    recording, _thread.recording = _thread.recording, None
+    plan, _thread.recording = _thread.recording, None
     try:
         yield
     finally:
-        _thread.recording = recording
+        _thread.recording = plan
 
 
 def launch(
@@ -154,5 +155,6 @@ def launch(
         _thread.recording = None
     if len(_plans) >= MOST:
         forget()
-    _plans[key] = plan.finish(result)
+    if not plan.is_provisional:
+        _plans[key] = plan.finish(result)
     return result

@@ -80,7 +80,10 @@ class Connection(H11Protocol):
     @property
     def has_more(self) -> bool:
         """Whether something has come that the event loop has yet to read: it may have been busy for
-        so long that a request came before its deadline."""
+        so long that a request came before its deadline. Nothing comes to a connection that is
+        closing, as after a reset by the client."""
+        if self.transport.is_closing():
+            return False
         waiting = select.poll()
         waiting.register(self.transport.get_extra_info("socket"), select.POLLIN)
         return bool(waiting.poll(0))

@@ -21,7 +21,7 @@ from yaie.server.errors import ApiError
 from yaie.server.metrics import Metrics
 
 PATIENCE = 5.0  # seconds for the last step to end
-AT_ONCE = 16  # messages of the engine
+MOST_READ = 16  # messages of the engine, before its readers have a turn
 LATE = "the server is shutting down"
 
 log = logging.getLogger("yaie.server")
@@ -189,10 +189,10 @@ class Worker:
             wire.send(self.engine.pipe, message)
 
     def _receive(self) -> None:
-        """Take the messages that have come, up to `AT_ONCE`: where the event loop is slower than
+        """Take the messages that have come, up to `MOST_READ`: where the event loop is slower than
         the engine, its readers then find the tokens of several steps in one update."""
         pipe = self.engine.pipe
-        for _ in range(AT_ONCE):
+        for _ in range(MOST_READ):
             message = wire.receive(pipe)
             self._take(message)
             if message is None or not pipe.poll():

@@ -52,15 +52,16 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
 def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     """Note a launch; one whose stream is not the last of its values cannot be kept."""
     module, launcher = function.kernel
-    *values, _ = launcher.values(arguments, 0)
     addresses = launcher.addresses(arguments)
-    plan.is_whole &= bool(addresses) and launcher.parameters[-1].is_stream
+    if not addresses or not launcher.parameters[-1].is_stream:
+        plan.is_whole = False
+        return
 
     def start(values: list[Any], stream: int) -> None:
         values.append(stream)
         module.launch_on_gpu(launcher, values, plan.index)
 
-    plan.note(start, values, addresses)
+    plan.note(start, launcher.values(arguments)[:-1], addresses)
 
 
 @cache
