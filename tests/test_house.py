@@ -311,7 +311,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=[path.name for path in WORKFLOWS])
 def test_github_can_read_the_workflows(path):
-    """By SchemaStore's schema, which check-jsonschema brings."""
+    """They are checked with SchemaStore's schema, which is part of check-jsonschema."""
     pytest.importorskip("check_jsonschema")
     options = ("--builtin-schema", "vendor.github-workflows", str(path))
     command = [sys.executable, "-m", "check_jsonschema", *options]

@@ -515,8 +515,8 @@ def test_a_library_that_asks_for_another_cuda_runtime(tmp_path, monkeypatch):
 
 
 def test_packed_values_arrive(tmp_path):
-    """One argument holds all values, also of a launcher in a namespace and of one whose name a
-    template has, too. The C++ compiler stands for nvcc."""
+    """One argument holds all values, even if the launcher is in a namespace and a template has the
+    same name. The C++ compiler stands in for nvcc."""
     source = """namespace own {
 template <class T> int take(T*) { return -1; }
 extern "C" cudaError_t take(const volatile float* __restrict__ x, float** y, int a,

@@ -366,7 +366,7 @@ def paged_split(*operands: object) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class TritonKernel:
-    """In place of a kernel of Triton's and what is compiled of it; notes its launches."""
+    """Stands in for a Triton kernel and for its compiled form; notes its launches."""
 
     arg_names = ("x", "out", "size", "BLOCK")
 
@@ -417,8 +417,8 @@ def test_a_launch_of_triton_is_kept_without_its_tensors(triton_operator) -> None
 
 
 def test_a_plan_has_the_configuration_that_was_timed(triton_operator, monkeypatch) -> None:
-    """Not the launches that were timed; none is kept while nothing can be timed, in a capture; and
-    those from before are dropped, since small problems take what a large one was timed for."""
+    """It does not hold the launches that were timed. No plan is kept in a capture, where nothing
+    can be timed. Timing drops earlier plans: small problems use the same configuration."""
     kernel, operator = triton_operator
     x = torch.randn(4)
     plans.launch(operator, (x, False), "triton", ())

@@ -254,8 +254,8 @@ def test_connections_at_work_are_not_closed_for_others(untied_model):
 
 
 def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
-    """Where the event loop was busy until the deadline of an idle connection had passed, clients
-    that had asked again in time found it closed."""
+    """If the event loop is busy past the deadline of an idle connection, a request that came in
+    time is still read."""
     ours, theirs = socket.socketpair()
     connection = object.__new__(Connection)
     connection.conn = h11.Connection(h11.SERVER)
@@ -271,7 +271,7 @@ def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
 
 
 def test_an_idle_connection_that_its_client_resets_is_no_error(untied_model, caplog):
-    """The wait for its next request ends on a closed connection."""
+    """The deadline for its next request passes after it is closed."""
     with serving(LLM(untied_model, num_blocks=16), head_timeout=1.0) as server:
         connection = connect(server.url, HALF + b"\r\n\r\n")
         connection.recv(9)
@@ -283,9 +283,9 @@ def test_an_idle_connection_that_its_client_resets_is_no_error(untied_model, cap
     assert not caplog.records
 
 
-def test_a_late_reader_gets_the_tokens_of_several_steps_at_once(running, http):
-    """Where the server's event loop is slower than the engine, an event holds several tokens, and
-    the engine does not wait."""
+def test_a_late_reader_gets_the_tokens_of_several_steps_together(running, http):
+    """If the server's event loop is slower than the engine, an event holds several tokens, and the
+    engine does not wait."""
     asked = {"model": "tiny", "prompt": "a", "max_tokens": 60, "stream": True, "temperature": 0}
     asked |= {"ignore_eos": True, "stream_options": {"include_usage": True}}
     whole = http.post("/v1/completions", json=asked | {"stream": False, "stream_options": None})
@@ -298,7 +298,7 @@ def test_a_late_reader_gets_the_tokens_of_several_steps_at_once(running, http):
         wait_until(lambda: running.llm.engine.requests)
 
         def busy() -> None:
-            """The event loop does nothing else until the engine has generated all."""
+            """The event loop does nothing else until the engine has generated all tokens."""
             go_on.append(True)
             wait_until(lambda: not running.llm.engine.requests)
 

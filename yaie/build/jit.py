@@ -34,7 +34,7 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers, q
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
 _building = threading.RLock()
-# Free in a child, where the thread that may have held it does not exist.
+# A forked child frees the lock: the thread that may hold it does not exist there.
 os.register_at_fork(after_in_child=_building._at_fork_reinit)
 # Errors of kernels that were running: every later call returns them.
 _LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}

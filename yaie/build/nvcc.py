@@ -110,8 +110,8 @@ def architecture_flags(architectures: Sequence[str]) -> list[str]:
 
 
 def _parts(architecture: str) -> tuple[tuple[int, int], str]:
-    """Its version, and "a" for one version's own, such as 9.0a; "f" for a family's, such as 10.0f;
-    else ""."""
+    """The version and the suffix: "a" for a single version, such as 9.0a; "f" for a family, such as
+    10.0f; otherwise ""."""
     major, minor, suffix = re.match(r"(\d+)\.(\d)([af]?)", architecture).groups()
     return (int(major), int(minor)), suffix
 
@@ -169,7 +169,7 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     if suffix == "a":
         return (needed,) if any(number == least for number, _ in given.values()) else ()
     newer = [a for a, (number, _) in given.items() if number >= least]
-    if suffix == "f":  # the versions' own have what their family has
+    if suffix == "f":  # those with a suffix have what their family has
         newer = [a for a in newer if given[a][1] and given[a][0][0] == least[0]]
     return tuple(newer)
 
@@ -192,7 +192,7 @@ def build(
         kind = ["-c"]
     elif is_wheel(compiler):
         kind = ["-shared", f"-L{compiler.parent.parent / 'lib'}"]
-    headers = dict.fromkeys([path.resolve().parent, CSRC])  # those that a source names in quotes
+    headers = dict.fromkeys([path.resolve().parent, CSRC])  # where quoted headers are
     command = [
         *(str(compiler), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
         *host_compiler(),
@@ -240,16 +240,16 @@ def read_all(source: str, path: Path) -> list[str]:
 
 
 def marked(source: str, path: Path) -> str:
-    """The source under its own name: what the compiler says is then said of the learner's file.
-    The functions that call its launchers with packed values follow it."""
+    """The source under its own name, so that the compiler's messages name the learner's file, and
+    after it the functions that call its launchers with packed values."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'#line 1 "{escaped}"\n{source}\n#line 1 "calls"\n{packed_calls(source)}'
 
 
 def packed_calls(source: str) -> str:
-    """For each launcher `name` of a source a function `yaie_packed_name`, which calls it with
-    values that lie in memory, 8 bytes for each: see `Launcher.pack`. The launcher is declared again
-    because it may stand in a namespace."""
+    """C++ text with a function `yaie_packed_name` for each launcher `name` of a source. The
+    function reads the values from memory, 8 bytes for each (see `Launcher.pack`), and calls the
+    launcher, which is declared again because it may stand in a namespace."""
     calls = []
     for launcher in find_launchers(source).values():
         values = [

@@ -107,12 +107,12 @@ class Launcher:
 
     @cached_property
     def pack(self) -> Callable[..., bytes]:
-        """The values of a call as bytes, 8 for each, which `packed_in` takes."""
+        """Packs the values of a call into bytes, 8 for each, for what `packed_in` returns."""
         return struct.Struct("".join(f"{p.ctype._type_}0q" for p in self.parameters)).pack
 
     def packed_in(self, library: ctypes.CDLL) -> Any:
-        """The launcher of a library of `yaie.build.nvcc`, to be called with what `pack` returns:
-        ctypes takes longer to convert twenty values than a launch takes."""
+        """The launcher in a library that `yaie.build.nvcc` built; it takes what `pack` returns. If
+        it took twenty values, ctypes would need longer to convert them than the launch takes."""
         function = getattr(library, f"yaie_packed_{self.name}")
         function.restype, function.argtypes = ctypes.c_int, [ctypes.c_char_p]
         return function
@@ -145,8 +145,8 @@ class Launcher:
         )
 
     def addresses(self, arguments: Sequence[Any]) -> list[tuple[int, int | None]]:
-        """(index, address) of each pointer; the address is None if it is not one tensor's, as a
-        table's is not."""
+        """(index, address) of each pointer that is given; None is the address of a table, which is
+        not that of one tensor."""
         return [
             (place, None if parameter.table else argument.data_ptr())
             for place, (parameter, argument) in enumerate(zip(self.wanted, arguments, strict=True))

@@ -163,7 +163,7 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
         yield
     except BaseException as error:
         try:
-            if isinstance(error, Exception):  # no interrupt
+            if isinstance(error, Exception):  # not an interrupt
                 ranks.check(PATIENCE)
         except RankFailed as failed:
             if str(error) not in str(failed):  # otherwise it is the same error, on all ranks

@@ -94,9 +94,9 @@ def _read(tensors: Any, name: str, config: ModelConfig, shard: Shard) -> torch.T
 
 
 def check_weights(folder: Path) -> tuple[ModelConfig, Files]:
-    """The checks of `load_model` that need only the headers. Allocates nothing: what does not fit
-    together is found before memory is asked for. Returns the configuration, and which tensors each
-    file holds."""
+    """The checks of `load_model` that need only the headers. They allocate nothing, so headers that
+    do not match are found before memory is requested. Returns the configuration, and which tensors
+    each file holds."""
     config = ModelConfig.from_folder(folder)
     # Tables of one position, made outside `torch.device("meta")`: an arange on that device imports
     # all of torch._dynamo, which takes a second.

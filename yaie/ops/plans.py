@@ -2,9 +2,9 @@
 
 The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
 checked, finds its back end, and is recorded: the memory that it makes, and its launches. Later
-calls make that memory and launch the same, on the stream that is current then. A plan holds no
-tensor. A call is kept only if nothing else can matter: every address that it launched with is an
-argument's or that of memory it made.
+calls make the same memory and start the same launches, on the stream that is current then. A plan
+holds no tensor. A call is kept only if each address that it launched with belongs to an argument or
+to memory that it made: then the result depends on nothing else.
 
 A call from Python is planned if its arguments are positional. The model calls torch's operators
 instead (`torch.ops.yaie`), whose launches CUDA graphs record.
@@ -26,8 +26,8 @@ from torch.autograd.graph import increment_version
 
 MOST = 4096  # plans kept; when there are more, all are dropped
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-# Make memory of a shape, strides and a dtype on the current card, in a third of torch.empty's time
-# (an H100's host: notebooks/data/22_host_h100.json).
+# They make memory of a shape, strides and a dtype on the current card in a third of the time of
+# torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
 Start = Callable[[list[Any], int], None]
@@ -56,10 +56,10 @@ class Plan:
         """Record a launch on the current card.
 
         Args:
-            start: launches with values on the stream with the handle that it is given.
-            values: what the launch was given, addresses in place of tensors.
-            addresses: (index, address) of each; the address is None if it is not one tensor's, with
-                which the call cannot be kept.
+            start: takes values and the handle of a stream, and launches on that stream.
+            values: those of the launch, with addresses in place of tensors.
+            addresses: (index, address) of each address in `values`; with None, an address that is
+                not that of one tensor, the call cannot be kept.
         """
         own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
         places = [(place, own.get(address)) for place, address in addresses]
@@ -104,7 +104,7 @@ def made(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def forget() -> None:
-    """Drop all plans: the source of a launcher has changed, or the choice of a configuration."""
+    """Drop all plans, after a launcher's source or the choice of a configuration has changed."""
     _plans.clear()
 
 
@@ -115,7 +115,7 @@ def recording() -> Plan | None:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Launches meanwhile are no part of the plan that this thread records."""
+    """The plan that this thread records leaves out the launches of the block."""
     plan, _thread.recording = _thread.recording, None
     try:
         yield

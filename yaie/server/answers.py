@@ -23,8 +23,8 @@ LOGPROBS = tuple(protocol.CompletionLogprobs.model_fields)
 class Call:
     """One HTTP call under way.
 
-    A subclass has `choice`, which makes one answer or a piece of it, and `pieces`, what is new of
-    an answer: choices for a chunk each.
+    A subclass defines `choice`, which returns one answer or a piece of it, and `pieces`, which
+    returns what is new in an answer: one choice per chunk.
 
     Attributes:
         job: its requests: the n answers to the first prompt, then those to the second, ...

@@ -44,7 +44,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Note whether the head is complete with this."""
+        """Pass the data on, and note whether they complete the head."""
         super().data_received(data)
         self._watch()
 
@@ -73,15 +73,15 @@ class Connection(H11Protocol):
         self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
-        """End the wait for another request."""
+        """Close the idle connection, unless a request has yet to be read."""
         if not self.has_more:
             super().timeout_keep_alive_handler()
 
     @property
     def has_more(self) -> bool:
-        """Whether something has come that the event loop has yet to read: it may have been busy for
-        so long that a request came before its deadline. Nothing comes to a connection that is
-        closing, as after a reset by the client."""
+        """Whether bytes have come that the event loop has yet to read: if it was busy past the
+        deadline, a request may have come in time. A connection that is closing, as after a reset by
+        the client, is read no more."""
         if self.transport.is_closing():
             return False
         waiting = select.poll()

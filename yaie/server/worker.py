@@ -21,7 +21,7 @@ from yaie.server.errors import ApiError
 from yaie.server.metrics import Metrics
 
 PATIENCE = 5.0  # seconds for the last step to end
-MOST_READ = 16  # messages of the engine, before its readers have a turn
+MOST_READ = 16  # messages of the engine that are read before other tasks of the event loop run
 LATE = "the server is shutting down"
 
 log = logging.getLogger("yaie.server")
@@ -189,8 +189,8 @@ class Worker:
             wire.send(self.engine.pipe, message)
 
     def _receive(self) -> None:
-        """Take the messages that have come, up to `MOST_READ`: where the event loop is slower than
-        the engine, its readers then find the tokens of several steps in one update."""
+        """Take the messages that have come, up to `MOST_READ`. If the event loop is slower than the
+        engine, one update of an answer then holds the tokens of several steps."""
         pipe = self.engine.pipe
         for _ in range(MOST_READ):
             message = wire.receive(pipe)
@@ -199,7 +199,7 @@ class Worker:
                 break
 
     def _take(self, message: wire.Message | None) -> None:
-        """Do what a message says; None: the engine has ended."""
+        """Act on a message; None means that the engine has ended."""
         if message is None:
             self._note_end()
         elif isinstance(message, wire.Step):

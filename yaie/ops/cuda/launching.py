@@ -50,7 +50,7 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
 
 
 def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Note a launch; one whose stream is not the last of its values cannot be kept."""
+    """Note a launch, which can be kept if it has pointers and its last value is the stream."""
     module, launcher = function.kernel
     addresses = launcher.addresses(arguments)
     if not addresses or not launcher.parameters[-1].is_stream:

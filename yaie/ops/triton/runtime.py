@@ -105,12 +105,13 @@ def _num_processors(index: int) -> int:
 
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Launch a kernel, and note the launch for `yaie.ops.plans`: choosing the compiled kernel takes
-    longer than a launch, and a later call need not. Hooks that watch launches see addresses then.
+    """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
+    compiled kernel than to launch it; a planned call skips the choice, and passes addresses instead
+    of tensors to Triton's launch hooks.
 
     Args:
         arguments: tensors and numbers, for the first of the kernel's parameters.
-        options: the parameters that are left, all constants, and num_warps and the like.
+        options: the remaining parameters, all constants, and options such as num_warps.
     """
     compiled = kernel[grid](*arguments, **options)
     plan = plans.recording()
@@ -138,14 +139,14 @@ def fastest(
         return TUNED[key][0]
     if INTERPRETED or not large or len(configs) == 1:
         return configs[0]
-    if torch.cuda.is_current_stream_capturing():  # nothing can be timed; a later call can be
+    if torch.cuda.is_current_stream_capturing():  # it cannot be timed here; a later call can be
         if plan := plans.recording():
             plan.is_provisional = True
         return configs[0]
     with plans.paused():
         times = [_time(launch, config) for config in configs]
     TUNED[key] = min(zip(configs, times, strict=True), key=itemgetter(1))
-    plans.forget()  # those of small problems, which have the first configuration
+    plans.forget()  # plans of small problems still have the first configuration
     return TUNED[key][0]
 
 

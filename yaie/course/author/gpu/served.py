@@ -1,9 +1,8 @@
-"""What a server costs: the tokens per second of its clients beside those of an engine in this
-process.
+"""What a server costs: its tokens per second beside those of an engine in this process.
 
-Both answer the same prompts, alternately, and their answers are compared: a text may depart from
-the other where two tokens are equally likely, so the record says how many are equal. The clients
-are divided among several processes, since one would be slower than the server.
+Both answer the same prompts, alternately, and their answers are compared. Two texts may differ
+where two tokens are equally likely, so the record says how many are equal. The clients are divided
+among several processes, since one process would be slower than the server.
 
     python -m yaie.course.author.gpu.served --output served.json
 """
@@ -38,7 +37,7 @@ Prompts = Sequence[list[int]]
 def ask(
     url: str, name: str, prompts: Prompts, clients: int, output: int, salt: str
 ) -> list[Answer]:
-    """The answers to prompts, of which `clients` are under way."""
+    """The answers to prompts, with at most `clients` requests under way together."""
     client = Client(url, name)
 
     async def run() -> list[Answer]:
@@ -55,7 +54,7 @@ def ask(
 
 
 def figures(traces: Sequence, tokens: int) -> dict[str, float]:
-    """Tokens per second and latencies; `tokens` counts, since a piece of text may be several."""
+    """Tokens per second and latencies; `tokens` is counted apart: a piece may hold several."""
     latency = summarize(traces)
     rate = latency.tokens_per_second * tokens / latency.tokens
     return asdict(latency) | {"tokens": tokens, "tokens_per_second": rate}
@@ -65,10 +64,10 @@ def run(
     model: str, clients: Sequence[int], requests: int, rounds: int, device: str, workers: int,
     output: Path | None = None,
 ) -> dict:  # fmt: skip
-    """Measure every number of clients, in turns; the record is saved after each round.
+    """Measure engine and server alternately; the record is saved after each number of clients.
 
     Args:
-        requests: of each client.
+        requests: per client.
         workers: the processes among which the clients are divided.
     """
     where = choose_device(device)
@@ -112,7 +111,7 @@ def run(
 
 
 def compared(row: dict) -> dict[str, float]:
-    """The server's figures over the engine's, each the median of its rounds."""
+    """The medians of both over the rounds, and the server's divided by the engine's."""
 
     def median(who: str, figure: str) -> float:
         return statistics.median(one[figure] for one in row[who])
@@ -126,7 +125,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="SmolLM2-135M-Instruct")
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--requests", type=int, default=8, help="of each client")
+    parser.add_argument("--requests", type=int, default=8, help="per client")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=8)
