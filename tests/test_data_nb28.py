@@ -147,6 +147,10 @@ def test_the_text_on_the_server_in_two_processes():
     waits = [round(1e3 * few[f"{who} ttft_p50"]) for who in ("server", "engine")]
     assert waits == [55, 10] and 0.5 < (waits[0] - waits[1]) / 64 < 1
     assert round(many["itl_p99 ratio"], 1) == 2.8
+    (cpu,) = json.loads((DATA / "28_served_cpu.json").read_text())["rows"]
+    assert cpu["clients"] == 8 and round(cpu["tokens_per_second ratio"], 2) == 0.97
+    assert round(1e3 * cpu["engine itl_p50"]) == 44
+    assert all(one["same answers"] == cpu["requests"] for one in cpu["server"])
 
 
 def test_the_text_on_first_tokens():
