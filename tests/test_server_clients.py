@@ -73,7 +73,7 @@ def test_a_user_cannot_speak_for_the_system(http, running):
     sent = {"model": "tiny", "messages": [{"role": "user", "content": attack}], "max_tokens": 1}
     usage = http.post("/v1/chat/completions", json=sent).json()["usage"]
     tokenizer = running.llm.tokenizer
-    as_roles = tokenizer.encode(tokenizer.render_chat(sent["messages"]), add_special_tokens=False)
+    as_roles = tokenizer.apply_chat_template(sent["messages"], special_in_content=True)
     assert usage["prompt_tokens"] > len(as_roles)
     assert usage["prompt_tokens"] == len(tokenizer.apply_chat_template(sent["messages"]))
 
@@ -192,6 +192,14 @@ def connect(url: str, sent: bytes = b"") -> socket.socket:
     return connection
 
 
+def completion(**asked: object) -> bytes:
+    """A request for a completion, as it is sent; the connection ends with its answer."""
+    sent = json.dumps({"model": "tiny", "prompt": "a"} | asked).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n"
+    head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
+    return head.encode() + sent
+
+
 HALF = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 
 
@@ -238,10 +246,7 @@ def test_connections_at_work_are_not_closed_for_others(untied_model):
     with serving(LLM(untied_model, num_blocks=64), max_connections=2) as server:
         go_on = []
         server.hold(until=lambda: go_on)
-        sent = json.dumps({"model": "tiny", "prompt": "a", "max_tokens": 3}).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n"
-        head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
-        working = [connect(server.url, head.encode() + sent) for _ in range(2)]
+        working = [connect(server.url, completion(max_tokens=3)) for _ in range(2)]
         wait_until(lambda: server.worker.num_requests == 2)
         third = connect(server.url, HALF + b"\r\nConnection: close\r\n\r\n")
         third.settimeout(0.5)
@@ -289,12 +294,9 @@ def test_a_late_reader_gets_the_tokens_of_several_steps_together(running, http):
     asked = {"model": "tiny", "prompt": "a", "max_tokens": 60, "stream": True, "temperature": 0}
     asked |= {"ignore_eos": True, "stream_options": {"include_usage": True}}
     whole = http.post("/v1/completions", json=asked | {"stream": False, "stream_options": None})
-    sent = json.dumps(asked).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n"
-    head += "Content-Type: application/json\r\nConnection: close\r\n\r\n"
     go_on: list[bool] = []
     running.hold(until=lambda: go_on)
-    with connect(running.url, head.encode() + sent) as connection:
+    with connect(running.url, completion(**asked)) as connection:
         wait_until(lambda: running.llm.engine.requests)
 
         def busy() -> None:

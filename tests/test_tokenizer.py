@@ -116,12 +116,14 @@ def test_control_tokens_of_a_user_are_text(tiny, attack):
     special = {tiny.backend.token_to_id(token) for token in SPECIAL_TOKENS}
     want = [token for token in tiny.apply_chat_template(harmless) if token in special]
     assert [token for token in ids if token in special] == want
+    as_tokens = tiny.apply_chat_template(chat, special_in_content=True)
+    assert as_tokens == tiny.encode(text, add_special_tokens=False)
 
 
 @pytest.mark.real_model
 def test_the_real_tokenizer_equals_transformers(real_model):
     ours, theirs = Tokenizer(real_model), oracle(real_model)
-    assert ours.eos_token_id == 2 and ours.backend.get_vocab_size() == 49152
+    assert ours.eos_token_id == 2 and ours.vocab_size == 49152
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text), text
         assert ours.decode(ours.encode(text), False) == text
@@ -169,7 +171,7 @@ def test_tokens_without_text_are_not_decoded_again_and_again(tiny, monkeypatch):
     monkeypatch.setattr(
         tiny, "decode", lambda ids, **options: decoded.append(len(ids)) or decode(ids, **options)
     )
-    end, unknown = tiny.eos_token_id, tiny.backend.get_vocab_size()
+    end, unknown = tiny.eos_token_id, tiny.vocab_size
     tokens = [*tiny.encode("a"), *[end, unknown] * 300, *tiny.encode("b")]
     assert "".join(map(decoder.push, tokens)) == "ab"
     assert sum(decoded) < 20

@@ -6,9 +6,10 @@ for another, so it is late only if the server is.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,6 +141,24 @@ class Client:
                 answer.trace.tokens.append(time.perf_counter())
                 answer.text += choice["text"]
             answer.finish_reason = choice["finish_reason"] or answer.finish_reason
+
+
+def closed_loop(
+    client: Client, prompts: Sequence[list[int]], outputs: Sequence[int], at_once: int, salt: str
+) -> list[Answer]:
+    """The answers to prompts, each of a number of tokens; `at_once` requests are under way."""
+
+    async def run() -> list[Answer]:
+        limit = asyncio.Semaphore(at_once)
+
+        async def ask(prompt: list[int], output: int) -> Answer:
+            async with limit:
+                return await client.stream(prompt, output, ignore_eos=True, cache_salt=salt)
+
+        async with client:
+            return await asyncio.gather(*map(ask, prompts, outputs))
+
+    return asyncio.run(run())
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from yaie.engine.kv_cache import blocks_needed
 
@@ -203,3 +203,12 @@ def under_way(traces: Sequence[Trace]) -> list[tuple[float, int]]:
         number += change
         series.append((time, number))
     return series
+
+
+def figures(traces: Sequence[Trace], tokens: int) -> dict[str, float]:
+    """What `summarize` returns, as a row, where the traces are of pieces of text: a piece may hold
+    several of the `tokens`, of which the rate is."""
+    latency = summarize(traces)
+    rate = latency.tokens_per_second * tokens / latency.tokens
+    counted = {"tokens": tokens, "tokens_per_second": rate, "pieces": latency.tokens}
+    return asdict(latency) | counted

@@ -16,11 +16,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from yaie.bench.bench import CPU, FRACTIONS, GPU, QUICK, Asked, Sizes, Subject, open_row
-from yaie.bench.client import Answer, Client
+from yaie.bench.client import Answer, Client, closed_loop
 from yaie.bench.compare import chats, compare
 from yaie.bench.drive import Prompt
 from yaie.bench.engine import sections, show
-from yaie.bench.load import summarize
+from yaie.bench.load import figures
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server
 from yaie.bench.process import serving as start_server
@@ -104,18 +104,7 @@ class Clients(Subject):
         self, prompts: Sequence[Prompt], outputs: Sequence[int], at_once: int, salt: str
     ) -> list[Answer]:
         """Keep `at_once` requests under way."""
-
-        async def run() -> list[Answer]:
-            limit = asyncio.Semaphore(at_once)
-
-            async def ask(prompt: Prompt, output: int) -> Answer:
-                async with limit:
-                    return await self._ask(prompt, output, salt)
-
-            async with self.client:
-                return await asyncio.gather(*map(ask, prompts, outputs))
-
-        return asyncio.run(run())
+        return closed_loop(self.client, prompts, outputs, at_once, salt)
 
     def _ask(
         self, prompt: Prompt, output: int, salt: str, due: float | None = None
@@ -126,12 +115,8 @@ class Clients(Subject):
         """What a run measured, its answers compared. A piece of text may be several tokens."""
         texts = [answer.text for answer in answers]
         counts = self.right.check(prompts, texts, case["output"])
-        latency = summarize([answer.trace for answer in answers])
-        pieces = latency.tokens
         tokens = sum(answer.usage["completion_tokens"] for answer in answers)
-        rate = latency.tokens_per_second * tokens / pieces
-        measured = asdict(latency) | {"tokens": tokens, "tokens_per_second": rate, "pieces": pieces}
-        return case | measured | counts
+        return case | figures([answer.trace for answer in answers], tokens) | counts
 
 
 def transformers(clients: Clients) -> None:

@@ -204,12 +204,10 @@ class Module:
         import torch
 
         functions = self._on_gpu.get(index) or self._compiled_for(index)
-        if torch._C._cuda_getDevice() == index:
-            error = functions[launcher.name](launcher.pack(*values))
-        else:
+        if torch._C._cuda_getDevice() != index:
             with torch.cuda.device(index):
-                error = functions[launcher.name](launcher.pack(*values))
-        if error:
+                return self.launch_on_gpu(launcher, values, index)
+        if error := functions[launcher.name](launcher.pack(*values)):
             late = _LATE if error in _LASTING else ""
             raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
 

@@ -247,21 +247,8 @@ def marked(source: str, path: Path) -> str:
 
 
 def packed_calls(source: str) -> str:
-    """C++ text with a function `yaie_packed_name` for each launcher `name` of a source. The
-    function reads the values from memory, 8 bytes for each (see `Launcher.pack`), and calls the
-    launcher, which is declared again because it may stand in a namespace."""
-    calls = []
-    for launcher in find_launchers(source).values():
-        values = [
-            f"*({p.type}*)(values + {8 * place})" for place, p in enumerate(launcher.parameters)
-        ]
-        types = ", ".join(p.type for p in launcher.parameters)
-        calls.append(
-            f'extern "C" cudaError_t {launcher.name}({types});\n'
-            f'extern "C" cudaError_t yaie_packed_{launcher.name}(const char* values) '
-            f"{{ return {launcher.name}({', '.join(values)}); }}\n"
-        )
-    return "".join(calls)
+    """The C++ functions that call the launchers of a source: see `Launcher.packed_call`."""
+    return "".join(launcher.packed_call for launcher in find_launchers(source).values())
 
 
 _SAID = re.compile(

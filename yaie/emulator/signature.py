@@ -110,6 +110,18 @@ class Launcher:
         """Packs the values of a call into bytes, 8 for each, for what `packed_in` returns."""
         return struct.Struct("".join(f"{p.ctype._type_}0q" for p in self.parameters)).pack
 
+    @property
+    def packed_call(self) -> str:
+        """C++ text with a function `yaie_packed_<name>`, which reads from memory what `pack` wrote,
+        and calls the launcher; it is declared again because it may stand in a namespace."""
+        types = ", ".join(p.type for p in self.parameters)
+        values = [f"*({p.type}*)(values + {8 * i})" for i, p in enumerate(self.parameters)]
+        return (
+            f'extern "C" cudaError_t {self.name}({types});\n'
+            f'extern "C" cudaError_t yaie_packed_{self.name}(const char* values) '
+            f"{{ return {self.name}({', '.join(values)}); }}\n"
+        )
+
     def packed_in(self, library: ctypes.CDLL) -> Any:
         """The launcher in a library that `yaie.build.nvcc` built; it takes what `pack` returns. If
         it took twenty values, ctypes would need longer to convert them than the launch takes."""

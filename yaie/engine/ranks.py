@@ -190,6 +190,7 @@ class Ranks(contextlib.AbstractContextManager):
             for pipe in ready:
                 results[waiting[pipe]] = self._receive(waiting[pipe])
             if not ready:
+                self._end(0.0)
                 late = [str(process.rank) for process in waiting.values()]
                 names = f"rank{'s' * (len(late) > 1)} {', '.join(late)}"
                 raise RankFailed(f"no answer from {names} within {limit:g} s")

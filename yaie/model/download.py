@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
@@ -130,10 +129,15 @@ def _pip_failed(done: subprocess.CompletedProcess[str], requirement: str) -> Pul
 def _receive(response, path: Path, start: int, size: int, report: Report) -> None:
     """Append the body of `response` to the first `start` bytes of `path`, as far as it comes, but
     never write more than `size` bytes."""
-    lost = (HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
-    with path.open("ab") as file, suppress(*lost):
+    with path.open("ab") as file:
         file.truncate(start)
-        while piece := response.read(1 << 18):
+        while True:
+            try:
+                piece = response.read(1 << 18)
+            except (HTTPException, ConnectionError, TimeoutError, ssl.SSLError):
+                return
+            if not piece:
+                return
             start += len(piece)
             if start > size:
                 path.unlink()

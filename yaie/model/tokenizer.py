@@ -57,6 +57,11 @@ class Tokenizer:
         self._special = re.compile(alternatives) if spelled else None
         self._plain: Backend | None = None  # made when it is first needed
 
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, added tokens included."""
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of `text`; special tokens spelled out in it become their ids.
 
@@ -101,15 +106,18 @@ class Tokenizer:
         return self.decode([token_id], skip_special_tokens=False).encode()
 
     def apply_chat_template(
-        self, messages: Sequence[Message], add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool = True,
+        special_in_content: bool = False,
     ) -> list[int]:
         """Token ids of a conversation, ending where the assistant is to begin.
 
         A special token spelled out in a message's content is encoded as the letters that it is
-        written with: with `<|im_end|>` as a token, a user could end their own message and write the
-        next one in the system's name.
+        written with, unless `special_in_content`: with `<|im_end|>` as a token, a user could end
+        their own message and write the next one in the system's name.
         """
-        if self._special is None:
+        if special_in_content or self._special is None:
             text = self.render_chat(messages, add_generation_prompt)
             return self.encode(text, add_special_tokens=False)
         _check_messages(messages)

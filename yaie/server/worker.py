@@ -152,8 +152,8 @@ class Worker:
             request.request_id += f"-{request.number}"
             self._jobs[request.number] = (job, index)
             about = (request.number, request.request_id, request.prompt_token_ids)
-            about += (request.params, request.namespace, request.metrics.arrival_time)
-            self._send(wire.Add(*about))
+            more = (request.params, request.namespace, request.metrics.arrival_time)
+            self._send(wire.Add(*about, *more))
         return job
 
     def abort(self, job: Job) -> None:

@@ -44,14 +44,19 @@ class Sequences(NamedTuple):
 # What follows computes by the best rung, unless one is given; see `reference.attention`.
 
 
-def attention(*operands: Any, rung: Rung | None = None) -> State:
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None,
+    rung: Rung | None = None,
+) -> State:  # fmt: skip
     """Attention of one sequence."""
-    return (rung or best)(*operands, Sequences())
+    return (rung or best)(q, k, v, causal, scale, Sequences())
 
 
-def ragged_attention(*operands: Any, rung: Rung | None = None) -> State:
+def ragged_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor, causal: bool, scale: float | None, rung: Rung | None = None,
+) -> State:  # fmt: skip
     """Attention of several sequences that lie end to end."""
-    q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale = operands
     return (rung or best)(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
 
 

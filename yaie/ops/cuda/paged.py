@@ -52,17 +52,19 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
 
 
-def shared_prefix_attention(*operands: Any) -> State:
+def shared_prefix_attention(
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, shared_len: int, scale: float | None,
+) -> State:  # fmt: skip
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
     A short prefix is read for every sequence, which takes less time than a second launch.
     """
-    *batch, shared_len, scale = operands
-    q, key_pool = batch[:2]
+    batch = (q, key_pool, value_pool, block_tables, context_lens)
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
     if (q.shape[0] - 1) * shared_len * token >= WORTH:
         try:
-            return cascade(*operands)
+            return cascade(*batch, shared_len, scale)
         except Unsupported as reason:
             announce("shared_prefix_attention", "cuda's cascade", str(reason))
     return _decode(*batch, None, scale)

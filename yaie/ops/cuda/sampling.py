@@ -11,12 +11,14 @@ from yaie.ops.registry import Unsupported
 LARGEST_VOCABULARY = 2 ** constants("sampling/sample.cu")["INDEX_BITS"]
 
 
-def sample(logits: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-    """Temperature, top-k, top-p, min-p and the draw in one launch, without a sort; parameters as in
-    `reference.sampling`."""
+def sample(
+    logits: torch.Tensor, temperature: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor,
+    min_p: torch.Tensor, uniform: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Temperature, top-k, top-p, min-p and the draw in one launch, without a sort."""
     if logits.shape[1] > LARGEST_VOCABULARY:
         raise Unsupported(f"sample takes up to {LARGEST_VOCABULARY} columns, got {logits.shape[1]}")
     tokens = made(logits.new_empty(logits.shape[0], dtype=torch.int64))
-    operands = (logits, *parameters, tokens, *logits.shape)
+    operands = (logits, temperature, top_k, top_p, min_p, uniform, tokens, *logits.shape)
     launch("sampling/sample.cu", "sample", logits.dtype, *operands)
     return tokens

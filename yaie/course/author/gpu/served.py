@@ -10,19 +10,17 @@ among several processes, since one process would be slower than the server.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
 from yaie.bench import files
-from yaie.bench.client import Answer, Client
+from yaie.bench.client import Answer, Client, closed_loop
 from yaie.bench.drive import greedy, run_closed
-from yaie.bench.load import summarize
+from yaie.bench.load import figures
 from yaie.bench.machine import head
 from yaie.bench.process import serving
 from yaie.bench.workloads import long_prompts
@@ -31,33 +29,11 @@ from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
 
 PROMPT, OUTPUT = 256, 64
-Prompts = Sequence[list[int]]
 
 
-def ask(
-    url: str, name: str, prompts: Prompts, clients: int, output: int, salt: str
-) -> list[Answer]:
-    """The answers to prompts, with at most `clients` requests under way together."""
-    client = Client(url, name)
-
-    async def run() -> list[Answer]:
-        limit = asyncio.Semaphore(clients)
-
-        async def one(prompt: list[int]) -> Answer:
-            async with limit:
-                return await client.stream(prompt, output, ignore_eos=True, cache_salt=salt)
-
-        async with client:
-            return await asyncio.gather(*map(one, prompts))
-
-    return asyncio.run(run())
-
-
-def figures(traces: Sequence, tokens: int) -> dict[str, float]:
-    """Tokens per second and latencies; `tokens` is counted apart: a piece may hold several."""
-    latency = summarize(traces)
-    rate = latency.tokens_per_second * tokens / latency.tokens
-    return asdict(latency) | {"tokens": tokens, "tokens_per_second": rate}
+def ask(url: str, name: str, prompts: Sequence[list[int]], clients: int, salt: str) -> list[Answer]:
+    """The answers to prompts, of a process with some of the clients."""
+    return closed_loop(Client(url, name), prompts, [OUTPUT] * len(prompts), clients, salt)
 
 
 def run(
@@ -81,17 +57,16 @@ def run(
     ):
         for at_once in clients:
             prompts = long_prompts(requests * at_once, PROMPT, llm.tokenizer.encode)
+            each = min(workers, at_once)
+            shares = [(prompts[i::each], len(range(i, at_once, each))) for i in range(each)]
             row = {"clients": at_once, "requests": len(prompts), "engine": [], "server": []}
             for number in range(rounds + 1):  # the first is not counted
                 llm.engine.reset_prefix_cache()
                 params = [greedy(OUTPUT)] * len(prompts)
                 own = run_closed(llm.engine, prompts, params, at_once)
-                each = min(workers, at_once)
-                shares = [(prompts[i::each], len(range(i, at_once, each))) for i in range(each)]
                 salt = f"{at_once} {number} {time.time()}"
                 asked = [
-                    pool.submit(ask, server.url, server.name, *share, OUTPUT, salt)
-                    for share in shares
+                    pool.submit(ask, server.url, server.name, *share, salt) for share in shares
                 ]
                 parts = [future.result() for future in asked]
                 answers = [parts[i % each][i // each] for i in range(len(prompts))]
@@ -103,8 +78,9 @@ def run(
                 counted = sum(answer.usage["completion_tokens"] for answer in answers)
                 traces = [answer.trace for answer in answers]
                 row["server"].append(figures(traces, counted) | {"same answers": same})
-            record["rows"].append(row | compared(row))
-            print({name: row[name] for name in ("clients", "requests")} | compared(row), flush=True)
+            ratios = compared(row)
+            record["rows"].append(row | ratios)
+            print({name: row[name] for name in ("clients", "requests")} | ratios, flush=True)
             if output is not None:
                 files.save(record, output)
     return record
