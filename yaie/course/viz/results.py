@@ -77,15 +77,26 @@ class Rung:
 
 
 def draw_ladder(
-    rungs: Sequence[Rung], ceiling: str, title: str = "", at: Place | None = None
+    rungs: Sequence[Rung],
+    ceiling: str,
+    title: str = "",
+    at: Place | None = None,
+    width: float = 9.4,
+    most: float = 1.0,
 ) -> Figure:
-    """Draw a bar for each rung, from the first to the last, against a ceiling of 1."""
+    """Draw a bar for each rung, from the first to the last, against a ceiling of 1.
+
+    Args:
+        width: of the picture, in inches; two of 4.7 fit side by side.
+        most: the share for which there is room at least, so that several pictures have one scale.
+    """
     style.check_some(rungs, "rungs")
-    full = max(1.0, *(rung.share for rung in rungs))
-    page = Page(9.4, 0.5 + 0.28 * len(rungs) + MARGIN, at)
+    full = max(1.0, most, *(rung.share for rung in rungs))
+    page = Page(width, 0.5 + 0.28 * len(rungs) + MARGIN, at)
     title = spelled(title)
     page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
-    grid = page.grid(3.0, 0.5, 4.4 / full, 0.28, gap_below=0.07)
+    left = min(3.0, 0.3 * width)
+    grid = page.grid(left, 0.5, 11 / 16 * (width - left) / full, 0.28, gap_below=0.07)
     _ceiling(page, grid, ceiling)
     for row, rung in enumerate(rungs):
         words = f"{rung.figure}, {rung.share:.{1 if rung.share < 0.1 else 0}%}"
