@@ -1,15 +1,14 @@
 """Exercise 06.3: Preempt: which request leaves, and what stays.
 
 Three methods that call each other. `grow` makes a slot for the newest token of a request that
-decodes. If its last block is full and no block can be had, it preempts the request that was
-admitted last, records that in `step.preempted`, and tries again; the last may be the request
-itself, and then `grow` returns False. `preempt` makes a running request wait in front of all
-others, to be computed again from its tokens. `leave` gives up everything that a running request
-holds; what it has computed stays in the cache as long as the blocks are not needed.
+decodes. If that needs a block and none can be had, it preempts the request that was admitted
+last, appends it to `step.preempted`, and tries again; if the last was the request itself, `grow`
+returns False. `preempt` makes a running request wait in front of all others, to be computed again
+from its tokens. `leave` gives up everything that a running request holds; what it has computed
+stays in the cache as long as there is room.
 
 You have
-- `self.kv.lengths[request_id]`: how many tokens have slots, never more than
-  `len(request.token_ids)`
+- `self.kv.lengths[request_id]`: how many tokens have slots, at most `len(request.token_ids)`
 - `self.kv.append_tokens(request_id, 1)`: makes one more slot, in a new block if the last is full;
   raises OutOfBlocks if none is free
 - `self.kv.free_blocks(request_id)`: releases the request's blocks; those that the cache or others
@@ -17,18 +16,16 @@ You have
 - `self.kv.block_size`: tokens per block
 - `self.cache.make_room(num_blocks)`: evicts until this many blocks are free; False, and nothing
   evicted, if that cannot be
-- `self.keep(request)`: puts the full blocks of its `num_computed_tokens` tokens into the cache,
-  and locks them at `request.node`; it needs the request's blocks, and does nothing if
-  `request.error` is set
-- `self.cache.unlock(node)`: takes one lock back
-- `self.cache.drop(node)`: forgets the prefix that ends at an unlocked node
-- `request.error`: None; otherwise its keys and values are wrong, and so is its prefix in the
-  cache
-- `request.num_computed_tokens`, `request.num_kept_tokens`: how many tokens have keys and values,
-  and how many of them it has put into the cache
+- `self.keep(request)`: puts the full blocks of its computed tokens into the cache, and locks them
+  at `request.node`; needs the request's blocks; does nothing if `request.error` is set
+- `self.cache.unlock(node)`, `self.cache.drop(node)`: takes one lock back; forgets the prefix that
+  ends at an unlocked node
+- `request.error`: None, or its keys and values are wrong, and so is its prefix in the cache
+- `request.num_computed_tokens`, `request.num_kept_tokens`: tokens with keys and values; those
+  that the cache has
 - `request.metrics.num_preemptions`: how often it was preempted
 - `request.status`: `Status.RUNNING` or `Status.WAITING`
-- `self.running`, `self.waiting`: a list in the order of admission, and a deque whose first is
+- `self.running`, `self.waiting`: a list in the order of admission; a deque whose first is
   admitted next
 
 In a terminal: yaie check 06.3, yaie hint 06.3, yaie reset 06.3.

@@ -1,21 +1,20 @@
 """Exercise 06.4: What stays in the cache, and how a request ends.
 
-`keep` puts the full blocks of a running request's first `num_tokens` tokens into the cache, by
-default of all that are computed, and locks them there instead of what was locked before. Others
-can share them from then on. Where the cache has other blocks for the same tokens, the request
-goes on with those: its table names them, and its own are released. `finish` ends a request that
-runs or waits: what it holds goes back, and the reason is recorded.
+`keep` puts the full blocks of a running request's first `num_tokens` tokens (by default all that
+are computed) into the cache, and locks them there instead of what was locked before. Where the
+cache has other blocks for the same tokens, the request goes on with those: its table names them,
+and its own are released. `finish` ends a request that runs or waits: what it holds goes back, and
+the reason is recorded.
 
 You have
-- `self.enable_prefix_caching`: if it is off, nothing is kept
-- `request.error`: if it is set, the keys and values are wrong: nothing is kept
-- `request.key`: its tokens in the form that the cache takes; slices of it are of as many tokens
-- `request.namespace`: belongs to every call that names tokens
+- `self.enable_prefix_caching`, `request.error`: nothing is kept if the first is off, or the
+  second is set because keys and values are wrong
+- `request.key`, `request.namespace`: its tokens as the cache takes them, sliced like a list;
+  belongs to every call that names tokens
 - `self.kv.block_tables[request.request_id]`: the list of its blocks, which you may change
 - `self.kv.block_size`: tokens per block
-- `self.cache.insert(key, blocks, namespace)`: keeps the full blocks; returns the node at which
-  they end. The cache becomes a user of the blocks that it takes; where it has others for the same
-  tokens, it keeps its own
+- `self.cache.insert(key, blocks, namespace)`: keeps the full blocks, as one user of each; where
+  it has others for the same tokens, it keeps its own. Returns the node at which they end
 - `node.path_values()`: the cache's blocks from the first token to that node
 - `self.cache.lock(node)`, `self.cache.unlock(node)`: keep a prefix from eviction, and take one
   lock back
@@ -24,11 +23,11 @@ You have
 - `request.node`, `request.num_kept_tokens`: the node that is locked, and how many tokens are kept
   up to it
 - `self.cache.extend(node, key, blocks)`: a short cut, which you may leave out: appends only new
-  tokens to a locked node; False if that is not possible, and nothing is changed then
+  tokens to a locked node; False, and nothing changed, if it cannot
 - `self.leave(request)`: gives up all that a running request holds; calls `keep`
 - `self.waiting`: the deque of requests without blocks
 - `request.status`, `request.finish_reason`: `Status.RUNNING`, `Status.WAITING` or
-  `Status.FINISHED`, and why it ended
+  `Status.FINISHED`; why it ended
 
 In a terminal: yaie check 06.4, yaie hint 06.4, yaie reset 06.4.
 What this file does not define is inherited from yaie/engine/scheduler.py.

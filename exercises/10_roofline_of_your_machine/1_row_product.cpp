@@ -1,4 +1,5 @@
 // Exercise 10.1: A matrix by a vector, in vectors and threads.
+// Your parts begin in lines 41 and 50 of this file.
 //
 // Write two pieces of `row_product`. `share` says which rows a thread takes: all rows together, each
 // row in one range, and no range longer by more than 1 than another, whatever the numbers of rows

@@ -1,4 +1,5 @@
 // Exercise 10.2: Weights of 8 bits, multiplied as they are stored.
+// Your part begins in line 37 of this file.
 //
 // Write `multiply` for weights in GGUF's format Q8_0: `*out` becomes the product of one row by x. A
 // row consists of `groups` groups of 34 bytes that follow each other: a scale in float16, then 32
@@ -9,7 +10,8 @@
 // You have
 // - `row`: the address of the row's bytes: `groups` groups of BYTES (34) bytes
 // - `x`, `out`: float: `groups` × NUMBERS (32) numbers; one place, `*out`
-// - `scale_at(group)`: returns the scale at the beginning of a group as a float
+// - `scale_at(address)`: returns the scale in the two bytes at an address, where a group begins, as
+//   a float
 // - `integers<Ints, int8_t>(from)`: returns LANES signed bytes as a vector `Ints` of ints
 // - `__builtin_convertvector(number, Floats)`: ints as floats
 // - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *

@@ -1,4 +1,5 @@
 // Exercise 10.3: The residual added and normalized.
+// Your part begins in line 33 of this file.
 //
 // Write `add_and_normalize` for one row of `size` numbers: total = x + residual, and out = total /
 // √(mean(total²) + eps) × weight. Take LANES numbers at a time, and the rest of the row one by one.

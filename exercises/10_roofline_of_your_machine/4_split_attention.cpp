@@ -1,4 +1,5 @@
 // Exercise 10.4: A long context, split among threads and merged.
+// Your parts begin in lines 56 and 63 of this file.
 //
 // One token attends to a long context; the loop over parts of PART keys is parallel, so each thread
 // works on parts of its own. Write two pieces. `attend` computes the state of the keys `first` to
@@ -12,7 +13,7 @@
 //   multiple of LANES
 // - `first`, `last`: int64_t: the keys of this part; `last` is the first that is not; at most PART
 //   of them
-// - `scores`: float, PART places of this part's own
+// - `scores`: float, PART places of this part's own: key k has place k - first
 // - `state.maximum`, `state.total`, `state.sums`: -INFINITY, 0, and `[head_dim]` zeros, to be set
 // - `states`, `parts`: the states of all parts, and how many there are
 // - `out`, `lse`: float: `[head_dim]`; one number, `*lse`

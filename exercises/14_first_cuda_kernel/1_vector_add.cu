@@ -1,4 +1,5 @@
 // Exercise 14.1: Add two vectors, one element per thread.
+// Your parts begin in lines 28 and 36 of this file.
 //
 // Write a kernel and its launch. In the kernel: which element is this thread's, does it exist, and
 // its sum. In the launcher: how many thread blocks of `THREADS` threads cover `n` elements, and the

@@ -1,4 +1,5 @@
 // Exercise 14.4: A grid of any size: the grid-stride loop.
+// Your part begins in line 26 of this file.
 //
 // Here the caller says how many thread blocks there are, and there may be far fewer threads than
 // elements, or more. Write the kernel so that the whole vector is added, every element once, and so

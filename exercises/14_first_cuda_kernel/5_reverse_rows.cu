@@ -1,4 +1,5 @@
 // Exercise 14.5: Repair a launcher that is refused.
+// Your part begins in line 32 of this file.
 //
 // The kernel is right; the launcher is not. It gives each column a thread, takes more than 48 KiB of
 // shared memory without asking for it, launches empty grids, and returns `cudaSuccess` whatever

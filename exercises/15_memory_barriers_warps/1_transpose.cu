@@ -1,4 +1,5 @@
 // Exercise 15.1: Transpose through a padded tile.
+// Your part begins in line 32 of this file.
 //
 // A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements. Read the tile from `in`
 // row by row into shared memory, wait, and write it to `out` row by row. The matrix has any number

@@ -1,4 +1,5 @@
 // Exercise 15.2: Add up rows, a thread block for each.
+// Your part begins in line 33 of this file.
 //
 // Write the sum of each row of `x` to `out`. A thread block takes the rows blockIdx.x, blockIdx.x +
 // gridDim.x, …; its threads share the columns, each adds up its own in a float, and then all the

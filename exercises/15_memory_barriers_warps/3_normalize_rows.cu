@@ -1,4 +1,5 @@
 // Exercise 15.3: A total by shuffles, known to every thread.
+// Your part begins in line 34 of this file.
 //
 // Divide each row by its sum. The rows are shared out as in exercise 15.2, and there are whole
 // warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the

@@ -1,4 +1,5 @@
 // Exercise 15.4: RMSNorm: one pass, one row per thread block.
+// Your part begins in line 45 of this file.
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
 // one row of `size` columns, from which it reads at `from` and which it writes at `to`. Compute in

@@ -1,4 +1,5 @@
 // Exercise 15.5: A tree that keeps its warps full.
+// Your part begins in line 25 of this file.
 //
 // The tree in the file is right: in the step of width `step` each thread whose number is a multiple
 // of 2 × `step` adds one place of `partial` to its own, until place 0 holds the sum. But every warp

@@ -1,4 +1,5 @@
 // Exercise 15.6: The last thread block adds up.
+// Your part begins in line 58 of this file.
 //
 // Add up all of `x` in one launch. Each thread block already has the sum of its elements in `sum`,
 // in every thread. Store it as the thread block's part in `parts`, which has a place for each thread

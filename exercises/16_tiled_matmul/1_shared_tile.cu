@@ -1,4 +1,5 @@
 // Exercise 16.1: A tile of c through tiles of a and b.
+// Your part begins in line 34 of this file.
 //
 // A thread block of 32 × 32 threads computes a tile of 32 × 32 elements of c = a b; the thread's own
 // is in `row` and `column`. Walk along k in steps of 32: bring a tile of a to a_tile and a tile of b

@@ -1,4 +1,5 @@
 // Exercise 16.2: 64 sums in a thread's registers.
+// Your part begins in line 88 of this file.
 //
 // The tiles of a and b have been written: a_tile[step] is a column of a, 128 elements long, and
 // b_tile[step] a row of b. In each of the DEPTH steps a thread takes eight elements of a_tile, four

@@ -1,4 +1,5 @@
 // Exercise 16.3: An order of chunks in which no two lanes meet.
+// Your part begins in line 57 of this file.
 //
 // A tile in shared memory has rows of CHUNKS chunks of 16 bytes (CHUNKS is 4, 8, 16 or 32). Set
 // `place` to where chunk `chunk` of row `row` lies, counted in chunks from the beginning of the

@@ -1,4 +1,5 @@
 // Exercise 16.4: A warp's tile through ldmatrix.
+// Your parts begin in lines 126 and 133 of this file.
 //
 // Write what a warp does in one step of 16 along k, in two regions. In `load_fragments`, the warp
 // loads rows warp_row to warp_row + 63 of a's tile, columns step × 16 to step × 16 + 15, into

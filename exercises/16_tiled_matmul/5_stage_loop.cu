@@ -1,4 +1,5 @@
 // Exercise 16.5: The stage loop and its waits.
+// Your part begins in line 128 of this file.
 //
 // Write the loop of the tensor-core kernel. Shared memory has room for STAGES tiles; tile t lies in
 // stage t % STAGES. Start the copies of the first tiles, then multiply the `tiles` tiles one after

@@ -1,4 +1,5 @@
 // Exercise 17.1: New keys and values to their slots.
+// Your parts begin in lines 42 and 68 of this file.
 //
 // A thread block has one token. Copy its row of keys to its slot of `key_pool` and its row of values
 // to the same slot of `value_pool`, in units of type `V`: a row has `size` of them, tokens begin

@@ -1,4 +1,5 @@
 // Exercise 17.2: Copy blocks in every layer, in one launch.
+// Your part begins in line 38 of this file.
 //
 // For each pair of `mapping`, copy block `source` to block `target` in every pool: mapping[2 * pair]
 // is the source, mapping[2 * pair + 1] the target. A block has `size` units of type `V`, and block b

@@ -1,4 +1,5 @@
 // Exercise 18.1: The online softmax of a warp.
+// Your part begins in line 50 of this file.
 //
 // A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. Walk over the
 // keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`

@@ -1,4 +1,5 @@
 // Exercise 18.2: A first draft of the tile loop: three faults.
+// Your part begins in line 107 of this file.
 //
 // A thread block of 8 warps has a tile of queries. Each warp has ROWS of its rows, and each lane the
 // score of one key for each of them. Between the marks stands a first draft of the loop over the

@@ -1,4 +1,5 @@
 // Exercise 18.3: Heads as rows, and a mask in registers.
+// Your parts begin in lines 124 and 210 of this file.
 //
 // A tile of the tensor-core kernel has TILE_Q rows, and a row is a (query, head) pair: the query
 // heads that share KV head `kv_head` are adjacent rows, so row r of a sequence is query r / group,

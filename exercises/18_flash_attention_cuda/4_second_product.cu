@@ -1,4 +1,5 @@
 // Exercise 18.4: The second product, from registers.
+// Your parts begin in lines 245 and 251 of this file.
 //
 // The first product has left its scores in the registers of the lanes, as operand C of mma.sync.
 // Write what follows for 16 keys, in two regions. `weigh` turns the scores of tiles j and j + 1 (8
@@ -7,30 +8,24 @@
 // 16 keys from v_tile with ldmatrix and adds weights × values to `out`. No weight leaves its lane.
 //
 // You have
-// - `lane`, `j`: ints: this thread's lane in its warp; the first of the two tiles of 8 keys, so that
-//   the 16 keys are j × 8 to j × 8 + 15 of the tile in shared memory
-// - `scores[i][j][e]`: this lane's `float` of 16 rows from i × 16 on and 8 keys from j × 8 on, as
-//   operand C: e 0 and 1 in row lane / 4, e 2 and 3 eight rows below, in columns lane % 4 × 2 and
-//   the one after it
+// - `lane`, `j`: ints: this thread's lane; the first of the two tiles: the keys are j × 8 to j × 8 +
+//   15 of the tile in shared memory
+// - `scores[i][j][e]`: `float` of rows i × 16 on and keys j × 8 on, as operand C: e 0 and 1 in row
+//   lane / 4, e 2 and 3 eight rows below, in columns lane % 4 × 2 and the next
 // - `maximum[i][half]`, `total[i][half]`: `float` of row i × 16 + half × 8 + lane / 4; the maximum
-//   is in powers of 2, scale included. A row's total is the sum over its four lanes, which the
-//   kernel adds up at the end
-// - `flash.scale`: scale × log₂ e
-// - `exp2_approx(x)`: 2 to the power of x
-// - `pack2<T>(low, high)`: two floats, rounded to T, in one `uint32_t`; `low` is the one with the
-//   lower column
-// - `weights[i]`: `uint32_t[4]`, operand A for 16 rows and 16 keys, as four 8 × 8 matrices: upper
-//   left, lower left, upper right, lower right
-// - `ROW_TILES`: how many i there are, 2
-// - `v_tile`: `const T*` in shared memory: TILE_K rows (keys) of `CHUNKS` chunks of 16 bytes
-// - `swizzle<CHUNKS>(row, chunk)`: the place of a chunk in a tile, counted in chunks of `CHUNK` (8)
-//   numbers
+//   is in powers of 2, scale included. The kernel adds a row's four lanes at the end
+// - `flash.scale`, `exp2_approx(x)`: scale × log₂ e; 2 to the power of x
+// - `pack2<T>(low, high)`: two floats, rounded to T, in one `uint32_t`; `low` has the lower column
+// - `weights[i]`: `uint32_t[4]`, operand A for 16 rows and 16 keys, as 8 × 8 matrices: upper left,
+//   lower left, upper right, lower right
+// - `out[i][d]`: `float[4]`, operand C for rows i × 16 on and columns d × 8 on
+// - `ROW_TILES`, `CHUNKS`: how many i there are, 2; how many d, and chunks of 16 bytes in a row
+// - `v_tile`: `const T*` in shared memory: TILE_K rows (keys) of `CHUNKS` chunks
+// - `swizzle<CHUNKS>(row, chunk)`: the place of a chunk, counted in chunks of `CHUNK` (8) numbers
 // - `ldmatrix_x4_trans(to, row)`: loads four 8 × 8 matrices, each transposed, into `uint32_t to[4]`;
 //   lane l passes the address of row l % 8 of matrix l / 8
 // - `mma_16x8x16<T>(c, a, b0, b1)`: c += a b for `float c[4]`, `uint32_t a[4]`, and the upper and
 //   lower matrix of b
-// - `out[i][d]`: `float[4]`, operand C for rows i × 16 on and columns d × 8 on; there are `CHUNKS`
-//   tiles of 8 columns
 //
 // In a terminal: yaie check 18.4, yaie hint 18.4, yaie reset 18.4.
 

@@ -1,4 +1,5 @@
 // Exercise 18.5: The gradients of a key and its value.
+// Your part begins in line 75 of this file.
 //
 // A warp owns key `key` of KV head `kv_head`; its rows of k and v are in `k_row` and `v_row`. Go
 // over all queries that see the key, in all heads of its group: load the query's row of q and of

@@ -1,4 +1,5 @@
 // Exercise 19.1: The softmax of a thread block.
+// Your parts begin in lines 68 and 82 of this file.
 //
 // The warps of the thread block have computed the scores of a chunk: `count` of them in `scores`.
 // Turn them into weights exp(score − best), where best is the largest score of this chunk and of all

@@ -1,4 +1,5 @@
 // Exercise 19.2: Read a key once for all heads that share it.
+// Your part begins in line 58 of this file.
 //
 // The thread block has the `heads` query heads q[0], q[1], … of one KV head, and a state for each.
 // Walk over the keys of `context`: a team of lanes takes a key, loads its row and the row of values

@@ -1,4 +1,5 @@
 // Exercise 19.3: Split the context, merge by log-sum-exp.
+// Your parts begin in lines 50 and 92 of this file.
 //
 // In the first kernel compute which keys a split has, `begin` to `end` (exclusive): split s begins
 // with key s * part and has `part` keys, and the last of the `splits` has all that are left; none

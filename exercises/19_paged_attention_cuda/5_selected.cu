@@ -1,4 +1,5 @@
 // Exercise 19.5: Attention over selected tokens.
+// Your part begins in line 55 of this file.
 //
 // Query `token` attends to `counts[token]` tokens of its context, and to no others. Row `token` of
 // `selected` has room for `most` entries: the first `counts[token]` are positions in the sequence,

@@ -1,4 +1,5 @@
 // Exercise 20.1: A prefix sum, up and down a tree.
+// Your part begins in line 35 of this file.
 //
 // One thread block writes all prefix sums of x: out[i] is the sum of the numbers before i, for i = 0
 // … n, so out[0] is 0 and out[n] the sum of all. It takes x in tiles of `width` numbers, two for

@@ -1,4 +1,5 @@
 // Exercise 20.3: The longest cached prefix, in arrays.
+// Your part begins in line 47 of this file.
 //
 // A thread walks down the tree for one prompt, from node 0. Of `prompt`, `whole` tokens are looked
 // up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that is

@@ -1,4 +1,5 @@
 // Exercise 21.1: Maximum and sum of a row in one pass.
+// Your part begins in line 48 of this file.
 //
 // Write the maximum of each row to best[row], and the sum of exp(x − maximum) to total[row], reading
 // the row once. `from` is the row; the threads of the thread block, whole warps, share its columns.

@@ -1,4 +1,5 @@
 // Exercise 21.2: Draw by a maximum: Gumbel-max.
+// Your part begins in line 57 of this file.
 //
 // Write to tokens[row] the token with the largest score of the row, of equal scores the first, and
 // −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +

@@ -1,4 +1,5 @@
 // Exercise 21.3: The threshold of top-p without a sort.
+// Your part begins in line 60 of this file.
 //
 // Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
 // threshold[row] and above[row]. `wanted` is the mass that has to be reached. Logits are compared by

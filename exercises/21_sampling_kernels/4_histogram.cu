@@ -1,4 +1,5 @@
 // Exercise 21.4: A privatised histogram.
+// Your part begins in line 44 of this file.
 //
 // Count how many elements of `x` fall into each of 256 bins, with many thread blocks. Each thread
 // block counts its own elements in `bins`, in shared memory, and then adds its bins to `counts`.

@@ -1,4 +1,5 @@
 // Exercise 22.1: A launcher becomes an operator in C++.
+// Your parts begin in lines 45 and 51 of this file.
 //
 // Write the binding of `vector_add_float4_f32`: the function that torch calls with tensors. It
 // refuses tensors that the launcher would misread, with a message that names the argument (`x` or

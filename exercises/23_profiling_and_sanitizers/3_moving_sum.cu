@@ -1,4 +1,5 @@
 // Exercise 23.3: Three faults that compute-sanitizer found.
+// Your part begins in line 24 of this file.
 //
 // `out[i]` is the sum of `x[i]` and its two neighbors; past either end of `x` they count as 0. The
 // draft has three faults. The notebook shows how memcheck, racecheck and initcheck reported them on

@@ -1,4 +1,5 @@
 // Exercise 24.4: A ring of stages, waited for by parity.
+// Your parts begin in lines 56 and 75 of this file.
 //
 // Write the ring. Shared memory holds a ring of STAGES stages, each with room for one box; box b
 // goes to stage b % STAGES. Thread 0 makes two mbarriers for each stage: `full[stage]`, whose phase

@@ -1,4 +1,5 @@
 // Exercise 25.2: A tile of sums by wgmma.
+// Your parts begin in lines 74 and 78 of this file.
 //
 // A thread block is one warp group, 128 threads. In each iteration it has copied a tile of a (128
 // rows) and a tile of b (128 columns) to shared memory, 64 values of k each. Add the products to the

@@ -1,40 +1,32 @@
 // Exercise 25.3: Producer and consumer.
+// Your parts begin in lines 79, 90 and 94 of this file.
 //
 // Two warp groups share a ring of STAGES stages in shared memory. One thread of the first, the
 // producer, loads the tiles of a and b, tile t to stage t % STAGES. The 128 threads of the second,
 // the consumer, multiply them. Write what both do for one tile, and what the consumer does after the
-// last. Each stage has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
-// the bytes that the producer tells it to expect; a phase of empty[stage] needs 128 arrivals, one
-// from each thread of the consumer. While the wgmma of a tile run, the consumer may already wait for
-// the next tile: a stage is released one iteration later, when the wgmma that read it are known to
-// be done.
+// last. A phase of full[stage] needs one arrival, the producer's, and the bytes that it expects; a
+// phase of empty[stage] needs an arrival of each of the 128 threads. While the wgmma of a tile run,
+// the consumer may already wait for the next tile: it releases a stage one iteration later, when the
+// wgmma that read it are known to be done.
 //
 // You have
-// - `tile`, `tiles`: ints: the number of this tile along k, and how many there are
-// - `stage`, `STAGES`: the number of its stage, tile % STAGES; how many stages there are, 6
-// - `full[stage]`, `empty[stage]`: the stage's mbarriers (uint64_t): its tiles have arrived; they
-//   have been multiplied. The emulator calls them bytes 196,608 + 8 × stage and 196,656 + 8 × stage
-//   of `shared`
-// - `mbarrier_wait(&barrier, parity)`: waits until the phase of this parity is complete. Phases have
-//   parity 0, 1, 0, ...; of a barrier whose first phase is running, a wait for parity 1 returns
-//   immediately
-// - `mbarrier_arrive_expect(&barrier, bytes)`: arrives, and has the phase wait for this many bytes
-//   as well
-// - `mbarrier_arrive(&barrier)`: arrives
-// - `STAGE`: the bytes of a stage: those of one tile of a and one of b
-// - `tma_load(to, map, &barrier, x, y)`: starts the load of a box, whose bytes `barrier` counts; x
-//   and y are its first column and row
-// - `a_map`: of a, for boxes of 128 rows × 64 values of k; x counts values of k, y rows
-// - `b_map`: of b, for boxes of 64 values of k × 64 columns, half a tile; x counts columns, y values
-//   of k
-// - `a_tile`: where the stage's tile of a lies, 128 lines of 64 elements
-// - `b_tile`: where its tile of b lies: two parts of 64 columns, one after the other, LINE × TILE_K
-//   elements each
-// - `first_row`, `first_column`: the row and the column of c, and so of a and of b, at which this
-//   thread block's tile begins
-// - `TILE_K`: 64, the values of k in a tile
-// - `TILE_M`, `TILE_N`: 128 and 128, the rows and the columns of a tile of c
-// - `LINE`: 64, the elements of a line
+// - `tile`, `stage`, `STAGES`: ints: the number of the tile along k; its stage, tile % STAGES; 6
+// - `full[stage]`, `empty[stage]`: the stage's mbarriers: its tiles have arrived; they have been
+//   multiplied. Reports call them bytes 196,608 + 8 × stage and 196,656 + 8 × stage of `shared`
+// - `mbarrier_wait(&barrier, parity)`: waits until the phase of this parity is complete; during the
+//   first phase, whose parity is 0, a wait for parity 1 returns immediately
+// - `mbarrier_arrive_expect(&barrier, bytes)`, `mbarrier_arrive(&barrier)`: arrive; the first has
+//   the phase wait for this many bytes, too
+// - `STAGE`: the bytes of a stage, one tile of a and one of b
+// - `tma_load(to, map, &barrier, x, y)`: starts the load of the box at column x and row y of a
+//   matrix; `barrier` counts its bytes
+// - `a_map`, `b_map`: of a, [m, k], in boxes of 128 rows × 64 columns; of b, [k, n], in boxes of 64
+//   rows × 64 columns, half a tile
+// - `a_tile`, `b_tile`: the stage's tiles: of a 128 lines of LINE elements; of b two parts of 64
+//   columns, one after the other, LINE × TILE_K elements each
+// - `first_row`, `first_column`: of c, where this thread block's tile begins
+// - `TILE_M`, `TILE_N`, `TILE_K`, `LINE`: 128 rows and 128 columns of a tile of c; 64 values of k;
+//   64 elements of a line
 // - `sums`: float[TILE_M / 64][TILE_N / 2]: this thread's sums, 0 at first
 // - `multiply<T, TILE_N>(sums[i], a_tile + i * 64 * LINE, b_tile)`: starts the wgmma of 64 rows, for
 //   i = 0 and 1

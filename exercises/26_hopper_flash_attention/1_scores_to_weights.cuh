@@ -1,4 +1,5 @@
 // Exercise 26.1: A mask, and weights as an operand.
+// Your parts begin in lines 85 and 142 of this file.
 //
 // A wgmma leaves 64 × KEYS scores in the registers of a warp group. Write two functions on them.
 // `mask` replaces each score by -INFINITY whose key its row does not see. `pack` rounds weights to T

@@ -1,4 +1,5 @@
 // Exercise 26.2: Turns of the consumers.
+// Your parts begin in lines 146, 151, 163, 223, 233 and 275 of this file.
 //
 // The kernel computes the right numbers, but its consumers start products whenever they can. Let
 // them take turns: in its turn a consumer starts the two products of a tile and nothing else, then

@@ -1,4 +1,5 @@
 // Exercise 27.1: The operator that you have no kernel for.
+// Your parts begin in lines 31 and 38 of this file.
 //
 // A kernel from the first line to the last: name, parameters, index, bound, formula, and its launch.
 // Row r of `x` holds `size` gates and then `size` ups; `out[r][c]` is gate / (1 + exp(-gate)) × up,

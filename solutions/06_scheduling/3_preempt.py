@@ -1,11 +1,11 @@
 """Solution of exercise 06.3: Preempt: which request leaves, and what stays.
 
 Three methods that call each other. `grow` makes a slot for the newest token of a request that
-decodes. If its last block is full and no block can be had, it preempts the request that was
-admitted last, records that in `step.preempted`, and tries again; the last may be the request
-itself, and then `grow` returns False. `preempt` makes a running request wait in front of all
-others, to be computed again from its tokens. `leave` gives up everything that a running request
-holds; what it has computed stays in the cache as long as the blocks are not needed.
+decodes. If that needs a block and none can be had, it preempts the request that was admitted
+last, appends it to `step.preempted`, and tries again; if the last was the request itself, `grow`
+returns False. `preempt` makes a running request wait in front of all others, to be computed again
+from its tokens. `leave` gives up everything that a running request holds; what it has computed
+stays in the cache as long as there is room.
 
 Generated from Scheduler.grow, Scheduler.preempt, Scheduler.leave in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,10 @@
 """Solution of exercise 06.4: What stays in the cache, and how a request ends.
 
-`keep` puts the full blocks of a running request's first `num_tokens` tokens into the cache, by
-default of all that are computed, and locks them there instead of what was locked before. Others
-can share them from then on. Where the cache has other blocks for the same tokens, the request
-goes on with those: its table names them, and its own are released. `finish` ends a request that
-runs or waits: what it holds goes back, and the reason is recorded.
+`keep` puts the full blocks of a running request's first `num_tokens` tokens (by default all that
+are computed) into the cache, and locks them there instead of what was locked before. Where the
+cache has other blocks for the same tokens, the request goes on with those: its table names them,
+and its own are released. `finish` ends a request that runs or waits: what it holds goes back, and
+the reason is recorded.
 
 Generated from Scheduler.keep, Scheduler.finish in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.

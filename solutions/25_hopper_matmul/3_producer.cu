@@ -3,11 +3,10 @@
 // Two warp groups share a ring of STAGES stages in shared memory. One thread of the first, the
 // producer, loads the tiles of a and b, tile t to stage t % STAGES. The 128 threads of the second,
 // the consumer, multiply them. Write what both do for one tile, and what the consumer does after the
-// last. Each stage has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
-// the bytes that the producer tells it to expect; a phase of empty[stage] needs 128 arrivals, one
-// from each thread of the consumer. While the wgmma of a tile run, the consumer may already wait for
-// the next tile: a stage is released one iteration later, when the wgmma that read it are known to
-// be done.
+// last. A phase of full[stage] needs one arrival, the producer's, and the bytes that it expects; a
+// phase of empty[stage] needs an arrival of each of the 128 threads. While the wgmma of a tile run,
+// the consumer may already wait for the next tile: it releases a stage one iteration later, when the
+// wgmma that read it are known to be done.
 //
 // Generated from matmul_producer in csrc/matmul/hopper/producer.cu.
 // Edit it there, and run `python -m yaie.course build`.

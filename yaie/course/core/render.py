@@ -299,8 +299,19 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
         raise ValueError(f"{exercise.id}: {exercise.source} has no region {wanted}")
     if not solved:
         source = _NOT_FOR_LEARNERS.sub("", source)
-    header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
-    return f"{header}\n{source}"
+    header = [f"// {line}".rstrip() for line in _header(exercise, solved)]
+    if not solved:
+        header.insert(1, f"// {_where(exercise, source, len(header) + 2)}")
+    return "\n".join(header) + f"\n\n{source}"
+
+
+def _where(exercise: Exercise, source: str, above: int) -> str:
+    """In which lines of a stub the learner's parts begin, if `above` lines come before `source`."""
+    begin = f"// exercise {exercise.id} begin"
+    lines = [str(n) for n, line in enumerate(source.splitlines(), above + 1) if begin in line]
+    if len(lines) == 1:
+        return f"Your part begins in line {lines[0]} of this file."
+    return f"Your parts begin in lines {', '.join(lines[:-1])} and {lines[-1]} of this file."
 
 
 _REGION = re.compile(
