@@ -7,7 +7,8 @@
 Each case is launched once and compared with its oracle. Each tensor has memory of its own from
 cudaMalloc, so that an access outside it is noticed. Results hold NaN before, so that what a kernel
 leaves out shows; with `--unwritten` they hold nothing, so that initcheck sees what is read before
-it is written. Without a GPU the same runs on the emulator.
+it is written. It does not see what TMA stores, so the results of such kernels hold NaN there, too.
+Without a GPU the same runs on the emulator.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from launches import GPU, HALVES  # noqa: E402
 from tiny import make_tiny_model  # noqa: E402
 
 from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
+from yaie.build.cache import CSRC  # noqa: E402
 from yaie.engine.llm import LLM  # noqa: E402
 from yaie.engine.sampling import SamplingParams  # noqa: E402
 from yaie.ops.cuda.launching import SUFFIXES, call  # noqa: E402
@@ -59,6 +61,8 @@ def launch(case: Case, dtype: torch.dtype) -> None:
         inputs = case.inputs(shape, draw)
         blank = torch.empty(0, dtype=case.output_dtype or dtype, device=DEVICE)
         outputs = tuple(blank.new_empty(sizes) for sizes in case.outputs(*inputs))
+        if "tma_store(" in (CSRC / case.file).read_text():
+            outputs = tuple(output.fill_(torch.nan) for output in outputs)
         name = f"{case.name}_{SUFFIXES[dtype]}"
         call(case.file, name, *case.arguments(inputs, outputs))
         case.check(outputs, inputs)

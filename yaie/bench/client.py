@@ -23,6 +23,10 @@ class ClientError(RuntimeError):
     """The server did not answer as it should."""
 
 
+class Refused(ClientError):
+    """The server has too many requests under way to accept another one (status 429)."""
+
+
 @dataclass
 class Answer:
     """What came back of a request.
@@ -91,7 +95,7 @@ class Client:
             fields: of the request.
 
         Raises:
-            ClientError: the answer is an error, or breaks off.
+            ClientError: the answer is an error (Refused: try again later), or breaks off.
         """
         answer = Answer(Trace(time.perf_counter() if due is None else due))
         body = {
@@ -124,7 +128,8 @@ class Client:
             async with kept as http, http.stream(method, path, **what) as response:
                 if response.status_code != 200:
                     said = (await response.aread()).decode(errors="replace")
-                    raise ClientError(f"{response.status_code} {response.reason_phrase}: {said}")
+                    error = Refused if response.status_code == 429 else ClientError
+                    raise error(f"{response.status_code} {response.reason_phrase}: {said}")
                 yield response
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             where = f"{self.url.host} port {self.url.port or 80}"

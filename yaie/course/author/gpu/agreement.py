@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from yaie.bench.machine import versions
+from yaie.build.cache import CSRC
 from yaie.course.author.gpu import nvidia
 from yaie.course.author.gpu.explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS
 from yaie.course.author.gpu.nvidia import run, version_of
@@ -113,7 +114,7 @@ def with_launchers(text: str) -> str:
 def build(source: Path, folder: Path) -> Path:
     """A source with launch.cu as its main program."""
     program = folder / source.stem
-    options = ["-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic"]
+    options = ["-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic", "-I", CSRC]
     run(["nvcc", *options, "-o", program, HERE / "launch.cu", source])
     return program
 

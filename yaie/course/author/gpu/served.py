@@ -24,9 +24,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from yaie.bench import files
-from yaie.bench.client import Answer, Client, closed_loop
+from yaie.bench.client import Answer, Client, Refused, closed_loop
 from yaie.bench.drive import greedy, run_closed
-from yaie.bench.load import figures, in_system, percentile, poisson_arrivals
+from yaie.bench.load import Trace, figures, in_system, percentile, poisson_arrivals
 from yaie.bench.machine import head
 from yaie.bench.process import Server, serving
 from yaie.bench.workloads import long_prompts
@@ -49,13 +49,16 @@ def ask_at(
     url: str, name: str, requests: Sequence[tuple[float, list[int], str]]
 ) -> list[tuple[Answer, float]]:
     """The answers to requests (time on this machine's clock, prompt, cache salt) of independent
-    clients, each with the seconds by which it was sent late."""
+    clients, each with the seconds by which it was sent late. A refused one has an empty answer."""
 
     async def all_of_them() -> list[tuple[Answer, float]]:
         async def one(due: float, prompt: list[int], salt: str) -> tuple[Answer, float]:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             late = time.perf_counter() - due
-            answer = await client.stream(prompt, OUTPUT, due, ignore_eos=True, cache_salt=salt)
+            try:
+                answer = await client.stream(prompt, OUTPUT, due, ignore_eos=True, cache_salt=salt)
+            except Refused:
+                answer = Answer(Trace(due))
             return answer, late
 
         async with client:
@@ -174,11 +177,14 @@ def open_loops(
         requests = [(at, prompts[i % size], f"{salt} {i // size}") for i, at in enumerate(times)]
         answers, late = zip(*clients.independent(requests), strict=True)
         traces = [answer.trace for answer in answers]
+        answered = [answer for answer in answers if answer.trace.tokens]
+        served = [answer.trace for answer in answered]
         row["runs"].append(
-            figures(traces, tokens_of(answers))
+            figures(served, tokens_of(answered))
             | {
                 "offered": len(times) / times[-1],
-                "in_system": in_system(traces),
+                "refused": len(answers) - len(answered),
+                "in_system": in_system(served),
                 "late_p99": percentile(late, 99),
                 "goodput": [[*limit, goodput(traces, *limit)] for limit in LIMITS],
             }
