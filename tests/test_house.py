@@ -306,14 +306,31 @@ def test_the_readme_says_what_was_measured():
     assert [words for words in told if words not in readme] == []
 
 
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+CHECKED = {
+    **{path: ("--builtin-schema", "vendor.github-workflows")
+       for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))},
+    ROOT / ".devcontainer/devcontainer.json": (
+        "--schemafile", str(ROOT / "tests/schemas/devcontainer.json")),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=[path.name for path in WORKFLOWS])
-def test_github_can_read_the_workflows(path):
-    """They are checked with SchemaStore's schema, which is part of check-jsonschema."""
+def schema_errors(path: Path, *schema: str) -> str:
+    """What is wrong with a file by a schema; empty if nothing is."""
     pytest.importorskip("check_jsonschema")
-    options = ("--builtin-schema", "vendor.github-workflows", str(path))
-    command = [sys.executable, "-m", "check_jsonschema", *options]
+    command = [sys.executable, "-m", "check_jsonschema", *schema, str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+@pytest.mark.parametrize("path", CHECKED, ids=[path.name for path in CHECKED])
+def test_what_other_programs_read_has_their_form(path):
+    """Workflows by SchemaStore's schema, which is part of check-jsonschema; the development
+    container by the schema of its specification."""
+    assert not schema_errors(path, *CHECKED[path])
+
+
+def test_a_wrong_devcontainer_is_noticed(tmp_path):
+    right = ROOT / ".devcontainer/devcontainer.json"
+    wrong = tmp_path / "devcontainer.json"
+    wrong.write_text(right.read_text().replace('"cpus"', '"cpu"'))
+    assert "cpu" in schema_errors(wrong, *CHECKED[right])
