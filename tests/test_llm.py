@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import threading
+import time
 from unittest.mock import Mock
 
 import pytest
@@ -84,6 +85,25 @@ def test_the_same_prompt_twice_hits_the_cache(llm):
     length = len(outputs[1].prompt_token_ids)
     assert outputs[1].metrics.num_cached_tokens == (length - 1) // 4 * 4 > 0
     assert outputs[0].token_ids == outputs[1].token_ids
+
+
+@pytest.mark.parametrize(("lab", "seconds"), [(True, 1.5), (True, 0.0), (False, 1.5)])
+def test_a_slow_start_is_explained_where_a_person_waits(lab, seconds, monkeypatch, capsys):
+    monkeypatch.setattr(llm_module, "start_engine", lambda *_: time.sleep(seconds) or Mock())
+    if lab:
+        monkeypatch.setenv("YAIE_LAB", "1")
+    LLM("a model")
+    said = capsys.readouterr()
+    assert ("loading a model" in said.out) == (lab and seconds > 1) and not said.err
+
+
+def test_a_start_that_fails_says_nothing_later(monkeypatch, capsys):
+    monkeypatch.setattr(llm_module, "start_engine", Mock(side_effect=ValueError))
+    monkeypatch.setenv("YAIE_LAB", "1")
+    with pytest.raises(ValueError):
+        LLM("a model")
+    time.sleep(1.2)
+    assert not capsys.readouterr().out
 
 
 def test_options_are_those_of_the_config(monkeypatch):

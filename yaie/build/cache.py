@@ -128,10 +128,10 @@ def _lock(target: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=PATIENCE / 12, poll_interval=0.02)
         except Timeout:
-            _tell(f"waiting for another process to build {target.name}")
+            tell(f"waiting for another process to build {target.name}")
             lock.acquire(timeout=PATIENCE * 11 / 12, poll_interval=0.02)
     except Timeout:
-        _tell(f"{target.name} is being built for {PATIENCE:.0f} s elsewhere: building it here too")
+        tell(f"{target.name} is being built for {PATIENCE:.0f} s elsewhere: building it here too")
     except OSError:
         pass  # a file system without locks: then several processes may build the same file
     try:
@@ -140,10 +140,10 @@ def _lock(target: Path) -> Iterator[None]:
         lock.release()
 
 
-def _tell(news: str) -> None:
-    """To a terminal only: outputs that are kept, as a notebook's, do not depend on other builds."""
-    if sys.stderr.isatty():
-        print(news, file=sys.stderr)
+def tell(news: str) -> None:
+    """Where a person waits, a terminal or `make lab`: kept outputs depend on no other builds."""
+    if (terminal := sys.stderr.isatty()) or "YAIE_LAB" in os.environ:
+        print(news, file=sys.stderr if terminal else sys.stdout, flush=True)
 
 
 def _clean(folder: Path) -> None:

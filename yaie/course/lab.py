@@ -70,6 +70,7 @@ def environment(token: str) -> dict[str, str]:
     """What kernels and terminals get: `yaie` on the path, this environment's kernel before the
     user's own, and threads that share the processors."""
     env = {**os.environ, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
+    env["YAIE_LAB"] = "1"  # what takes long says so in a notebook, too
     # Tabs that some other JupyterLab of this user had open are not ours to open.
     env.setdefault(
         "JUPYTERLAB_WORKSPACES_DIR", str(Path(sys.prefix, "share", "yaie", "workspaces"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
+from yaie.build.cache import tell
 from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
@@ -40,15 +42,19 @@ class LLM:
         exercises: bool | str | Sequence[str] | None = None,
         **options: Any,
     ) -> None:
-        self.engine = start_engine(model, EngineConfig(**options), exercises)
+        slow = Timer(1.0, tell, [f"loading {model}; new kernels are compiled, once ..."])
+        slow.start()
+        try:
+            self.engine = start_engine(model, EngineConfig(**options), exercises)
+        finally:
+            slow.cancel()
         self.tokenizer = self.engine.tokenizer
         self._is_closed = False
 
     def close(self) -> None:
         """Free the CUDA graphs, and end the other processes if the model is shared among several.
 
-        Close open streams first; the LLM takes no more prompts. Weights and cache are freed with
-        the LLM itself.
+        Close open streams first. Weights and cache are freed with the LLM itself.
         """
         self._is_closed = True
         self.engine.close()
@@ -89,8 +95,7 @@ class LLM:
             messages: dicts with "role" ("system", "user", "assistant") and "content".
             sampling_params: as for `generate`.
 
-        Returns:
-            A list with an output for each conversation. Raises as `generate`.
+        Returns a list with an output for each conversation. Raises as `generate`.
         """
         self._check_open()
         check_sequence("messages", messages, "a list of messages, or a list of such lists")
