@@ -41,6 +41,16 @@ def test_committed_notebooks_are_in_normal_form(path):
     assert {"".join(found) for found in own} <= {path.name[:2]}
 
 
+@pytest.mark.parametrize("path", authoring.committed()[1:], ids=lambda path: path.stem)
+def test_every_notebook_after_the_start_has_the_parts_of_the_template(path):
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    headings = re.findall(r"^#{2,3} (.+)", text, re.MULTILINE)
+    assert any(heading.startswith("Break it") for heading in headings), headings
+    assert headings.count("Does it hold?") == 1, headings
+    assert headings.index("Recap") < headings.index("To go further"), headings
+
+
 def test_every_notebook_has_a_number_of_its_own():
     numbers = [int(path.name[:2]) for path in authoring.committed()]
     assert numbers == sorted(set(numbers))
