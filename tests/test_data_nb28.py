@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 
@@ -118,39 +119,57 @@ def test_the_text_on_memory():
     assert [round(1e3 * row["itl_p99"], 1) for row in (fits, dip)] == [3.3, 3.7]
 
 
+SERVED = json.loads((DATA / "28_served_h100.json").read_text())
+
+
 def test_the_text_on_the_server():
-    server = json.loads((DATA / "28_serve_h200.json").read_text())["results"]
-    both = [
-        [row_of(rows["at_once"], at_once=n)["tokens_per_second"] for n in (1, 32, 64)]
-        for rows in (server, H200)
-    ]
-    parts = [behind / alone for behind, alone in zip(*both, strict=True)]
-    assert parts == pytest.approx([0.93, 0.54, 0.285], rel=0.01)
     assert max(row["tokens_per_second"] for row in LARGE["matrix"]) == pytest.approx(7400, rel=0.01)
-    too_many = [row["tokens_per_second"] for row in server["arrivals"] if row["fraction"] >= 1]
-    assert [round(rate, -2) for rate in sorted(too_many)] == [8000, 8800, 10200]
-    assert round(max(row["finished"] for row in server["at_once"])) == 185
-
-
-def test_the_text_on_the_server_in_two_processes():
-    few, many = json.loads((DATA / "28_served_h100.json").read_text())["rows"]
-    assert few["tokens_per_second ratio"] == pytest.approx(2 / 3, abs=0.03)
-    rates = {
-        who: sorted(one["tokens_per_second"] for one in many[who]) for who in ("engine", "server")
-    }
-    slower, faster = rates["engine"]
-    assert faster / slower == pytest.approx(1.4, abs=0.05)
-    assert (
-        rates["server"][0] / faster == pytest.approx(0.86, abs=0.01) and slower < rates["server"][0]
-    )
-    assert [row["server clients"] for row in (few, many)] == [60, 250]
-    waits = [round(1e3 * few[f"{who} ttft_p50"]) for who in ("server", "engine")]
-    assert waits == [55, 10] and 0.5 < (waits[0] - waits[1]) / 64 < 1
-    assert round(many["itl_p99 ratio"], 1) == 2.8
+    one, eight, some, many = SERVED["rows"]
+    assert [row["clients"] for row in SERVED["rows"]] == [1, 8, 64, 256]
+    assert {len(row["server"]) for row in SERVED["rows"]} == {3} and SERVED["workers"] == 10
+    ratios = [round(row["tokens_per_second ratio"], 2) for row in SERVED["rows"]]
+    assert ratios == [0.90, 0.91, 0.72, 0.86]
+    assert round(some["engine tokens_per_second"], -3) == 32_000
+    assert [round(1e3 * some[f"{who} ttft_p50"]) for who in ("server", "engine")] == [47, 10]
+    assert [round(row["itl_p99 ratio"], 1) for row in (some, many)] == [1.6, 3.2]
+    assert round(1e3 * statistics.median(run["e2e_p50"] for run in one["engine"])) == 64
+    longer = [1e3 * (row["server ttft_p50"] - row["engine ttft_p50"]) for row in (one, eight)]
+    assert all(2 < wait < 6 for wait in longer)
+    wait = 1e3 * (some["server ttft_p50"] - some["engine ttft_p50"])
+    assert 0.5 < wait / 64 < 1
     (cpu,) = json.loads((DATA / "28_served_cpu.json").read_text())["rows"]
     assert cpu["clients"] == 8 and round(cpu["tokens_per_second ratio"], 2) == 0.97
     assert round(1e3 * cpu["engine itl_p50"]) == 44
     assert all(one["same answers"] == cpu["requests"] for one in cpu["server"])
+
+
+def test_the_text_on_independent_clients_of_the_server():
+    rows = [row["runs"] for row in SERVED["arrivals"]]
+    assert {len(runs) for runs in rows} == {3} and SERVED["arrivals"][0]["seconds"] == 60
+    many = SERVED["rows"][-1]["server tokens_per_second"] / SERVED["output"]
+    parts = [round(row["rate"] / many, 2) for row in SERVED["arrivals"]]
+    assert parts == [0.5, 0.7, 0.85, 1.0] and round(many) == 438
+    sent = [run["requests"] + run["refused"] for runs in rows for run in runs]
+    assert round(min(sent), -3) == 13_000 and round(max(sent), -3) == 26_000
+    waits = [sorted(1e3 * run["ttft_p50"] for run in runs) for runs in rows]
+    assert max(waits[0]) / min(waits[0]) < 1.1
+    assert waits[1][1] / waits[0][1] == pytest.approx(4, rel=0.1)
+    assert max(waits[1]) / min(waits[1]) == pytest.approx(4 / 3, rel=0.02)
+    assert [round(wait) for wait in waits[2]] == [116, 145, 311]
+    assert all(640 < wait < 700 for wait in waits[3])
+    answered = [[run["tokens_per_second"] / SERVED["output"] for run in runs] for runs in rows]
+    for row, rates in zip(SERVED["arrivals"][:2], answered, strict=False):
+        assert min(rates) > 0.99 * row["rate"]
+    assert [round(rate) for rate in (min(answered[3]), max(answered[3]))] == [373, 392]
+    refused = [run["refused"] / (run["refused"] + run["requests"]) for run in rows[3]]
+    assert [round(100 * part) for part in (min(refused), max(refused))] == [9, 14]
+    assert not any(run["refused"] for runs in rows[:2] for run in runs)
+    assert all(run["late_p99"] < 0.003 for runs in rows for run in runs)  # of the clients
+    good = [
+        statistics.median(rate for run in runs for *of, rate in run["goodput"] if of == [0.2, 0.01])
+        for runs in rows
+    ]
+    assert good[0] < good[1] > good[2] > good[3] and good[3] < 10
 
 
 def test_the_text_on_first_tokens():

@@ -35,6 +35,7 @@ class Chart:
         curves: name -> (x, y), ascending in x. A name of "" is not written.
         guides: curves of theory, gray: the first one dashed, the second one dotted.
         marks: name -> x of a vertical line.
+        bands: name of a curve -> (x, lowest, highest), an area in its color.
         log_x: a scale on which each doubling is as wide, ticked where the curves have points.
         log_y: powers of ten.
         steps: y keeps its value until the next x.
@@ -47,6 +48,7 @@ class Chart:
     curves: Mapping[str, Points]
     guides: Mapping[str, Points] = field(default_factory=dict)
     marks: Mapping[str, float] = field(default_factory=dict)
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
     log_x: bool = False
     log_y: bool = False
     steps: bool = False
@@ -66,6 +68,7 @@ def draw_charts(charts: Sequence[Chart], height: float = 2.3, at: Place | None =
         curves = {**chart.curves, **chart.guides}
         said = [f"{name} {_told(chart, points)}".strip() for name, points in curves.items()]
         marks = [f"mark “{name}” at {style.digits(x)}" for name, x in chart.marks.items()]
+        marks += [f"an area from the lowest to the highest {name}" for name in chart.bands]
         over = f"{chart.ylabel} against {chart.xlabel}".removeprefix(" ")
         page.say(f"{chart.title}, {over}: {'; '.join([*said, *marks])}")
     return page.figure
@@ -122,8 +125,10 @@ def _draw_bars(ax: Sheet, chart: Chart) -> None:
 
 def _draw_curves(ax: Sheet, chart: Chart) -> None:
     drawstyle = "steps-post" if chart.steps else "default"
-    for number, points in enumerate(chart.curves.values()):
+    for number, (name, points) in enumerate(chart.curves.items()):
         look = {"color": style.series_color(number), "lw": 2.0, "ms": 3.5, "drawstyle": drawstyle}
+        if name in chart.bands:
+            ax.fill_between(*zip(*chart.bands[name], strict=True), color=look["color"], alpha=0.2)
         marker = None if chart.steps or len(points) > 40 else "o"
         ax.plot(*zip(*points, strict=True), marker=marker, **look)
     for points, dash in zip(chart.guides.values(), cycle(DASHES)):
