@@ -9,6 +9,9 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, REGISTERS = 32;
@@ -41,6 +44,16 @@ static inline To bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "the same bits, read as another type");
     return load<To>(&from);
 }
+// The value, from now on in a register: a compiler may load it again at each use otherwise, and a
+// product then waits for loads.
+static inline Floats kept(Floats value) {
+#if defined(__x86_64__)
+    asm("" : "+v"(value));
+#elif defined(__aarch64__)
+    asm("" : "+w"(value));
+#endif
+    return value;
+}
 static inline Floats splat(float value) { return Floats{} + value; }
 static inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
@@ -71,9 +84,17 @@ static inline Quad fold(Floats value) {
     return quads[0];
 }
 static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
+#if defined(__AVX512F__)  // the same, with half as many shuffles
+    __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44) + _mm512_shuffle_f32x4(a, b, 0xee);
+    __m512 cd = _mm512_shuffle_f32x4(c, d, 0x44) + _mm512_shuffle_f32x4(c, d, 0xee);
+    __m512 all = _mm512_shuffle_f32x4(ab, cd, 0x88) + _mm512_shuffle_f32x4(ab, cd, 0xdd);
+    all += _mm512_permute_ps(all, 0x4e), all += _mm512_permute_ps(all, 0xb1);
+    return _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, all));
+#else
     Quad lanes[4] = {fold(a), fold(b), fold(c), fold(d)};
     transpose(lanes);
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+#endif
 }
 static inline float sum(Floats value) { return sums(value, value, value, value)[0]; }
 
@@ -139,12 +160,17 @@ struct F32 {
 struct F16 {
     static constexpr int KIND = 1, GROUP = LANES, BYTES = 2 * LANES;
     static inline Floats unpack(const uint8_t* group, int) {
-#if defined(__F16C__) && !defined(__AVX512F__)  // one instruction, which compilers do not find
-        typedef short Eight __attribute__((vector_size(16)));
-        return __builtin_ia32_vcvtph2ps256(load<Eight>(group));
+#if defined(__AVX512F__)  // one instruction, which compilers do not find
+        return bits<Floats>(_mm512_cvtph_ps(load<__m256i>(group)));
+#elif defined(__F16C__)
+        return bits<Floats>(_mm256_cvtph_ps(load<__m128i>(group)));
 #else
         return from_half<Floats>(integers<Words, uint16_t>(group));
 #endif
+    }
+    static inline Floats wide(Words halves) {
+        Shorts narrow = __builtin_convertvector(halves, Shorts);
+        return unpack((const uint8_t*)&narrow, 0);
     }
     static inline void pack(void* to, Floats value) {
         store(to, __builtin_convertvector(to_half(value), Shorts));

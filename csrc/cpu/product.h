@@ -32,22 +32,21 @@ struct Room {
     }
 };
 
-// M tokens by rows of weights, `stride` bytes apart, four at a time.
+// M tokens by rows of weights, `stride` bytes apart, four at a time; `far` weights are in memory yet.
 template <class F, int M>
 static void strip(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
-                  size_t x_stride, int64_t size, float* out, size_t out_stride) {
-    const int64_t ahead = stride * F::GROUP == (size_t)size * F::BYTES ? AHEAD : 0;
+                  size_t x_stride, int64_t size, float* out, size_t out_stride, bool far) {
     for (int64_t r = 0; r < rows; r += 4) {
-        const uint8_t *row[4], *next = weights + r * stride + ahead;
+        const uint8_t *row[4], *next = weights + r * stride + AHEAD;
         for (int i = 0; i < 4; ++i) row[i] = weights + std::min(r + i, rows - 1) * stride;
         Floats sum[4][M] = {};
         for (int64_t k = 0; k < size; k += F::GROUP, next += 4 * F::BYTES) {
-            for (int line = 0; line < 4 * F::BYTES; line += 64) __builtin_prefetch(next + line);
+            for (int i = 0; far && i < 4 * F::BYTES; i += 64) __builtin_prefetch(next + i, 0, 2);
             for (int v = 0; v < F::GROUP / LANES; ++v) {
                 Floats in[4];
                 for (int i = 0; i < 4; ++i) in[i] = F::unpack(row[i], v);
                 for (int m = 0; m < M; ++m) {
-                    Floats value = load<Floats>(x + m * x_stride + k + v * LANES);
+                    Floats value = kept(load<Floats>(x + m * x_stride + k + v * LANES));
                     for (int i = 0; i < 4; ++i) sum[i][m] += in[i] * value;
                 }
             }
@@ -55,7 +54,8 @@ static void strip(const uint8_t* weights, size_t stride, int64_t rows, const flo
         }
         for (int m = 0; m < M; ++m) {
             Quad four = sums(sum[0][m], sum[1][m], sum[2][m], sum[3][m]);
-            memcpy(out + m * out_stride + r, &four, std::min<int64_t>(4, rows - r) * 4);
+            if (r + 4 <= rows) store(out + m * out_stride + r, four);
+            else memcpy(out + m * out_stride + r, &four, (rows - r) * 4);
         }
     }
 }
@@ -85,15 +85,16 @@ static void multiply(const uint8_t* weights, size_t stride, int64_t rows, const 
     if (tokens > 2 * MOST && !aligned) {
         for (int64_t r = 0; r < rows; ++r) {
             const uint8_t* row = weights + r * stride;
-            for (size_t i = 0; i < stride; i += 64) __builtin_prefetch(row + AHEAD + i);
+            for (size_t i = 0; i < stride; i += 64) __builtin_prefetch(row + AHEAD + i, 0, 2);
             widen<F>(row, size, scratch + r * size);
         }
         multiply<F32>((const uint8_t*)scratch, size * 4, rows, x, x_stride, tokens, size, out,
                       out_stride, scratch);
         return;
     }
+    bool far = tokens <= 2 * MOST && stride * F::GROUP == (size_t)size * F::BYTES;
     each_tile<MOST>(tokens, [&](int64_t t, auto m) {
         strip<F, m>(weights, stride, rows, x + t * x_stride, x_stride, size, out + t * out_stride,
-                    out_stride);
+                    out_stride, far);
     });
 }

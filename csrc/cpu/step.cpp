@@ -8,7 +8,7 @@
 // Idea      one call per step, eight stages per layer, in one parallel region: a decode step of a
 //           small model is a hundred and fifty products of a tenth of a millisecond each.
 #include "attention.h"
-#include "nibbles.h"
+#include "integers.h"
 #include "rows.h"
 #include "team.h"
 

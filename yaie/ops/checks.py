@@ -60,7 +60,7 @@ def check_distinct(name: str, indices: torch.Tensor, what: str) -> None:
 
     Where `check_range` checks; `what` is what the message calls an index.
     """
-    if known(indices) and len(indices.unique()) < len(indices):
+    if len(indices) > 1 and known(indices) and len(indices.unique()) < len(indices):
         raise ValueError(f"{name} must not have a {what} twice, got {indices.tolist()}")
 
 
