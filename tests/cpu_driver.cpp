@@ -3,7 +3,6 @@
 #include <cstdlib>
 
 #include "attention.h"
-#include "integers.h"
 
 static float drawn() { return (rand() % 2001 - 1000) / 1000.0f; }
 
@@ -37,8 +36,8 @@ static void product_of(const char* name) {
         Room x_room, room;
         float* x = x_room.floats(tokens * size);
         for (int64_t i = 0; i < tokens * size; ++i) x[i] = i % size < 32 ? 0.0f : drawn();
-        Multiplier multiplier(x, size, room);
-        std::vector<float> out(tokens * PANEL), wide(size);
+        Multiplier multiplier{x, size, room};
+        std::vector<float> out(tokens * WIDTH), wide(size);
         Part part{weights.data(), rows, F::KIND};
         for (int64_t panel = 0; panel < panels(rows); ++panel) {
             int64_t count = multiplier.panel(part, panel, 0, tokens, out.data());
@@ -48,7 +47,7 @@ static void product_of(const char* name) {
                 for (int64_t t = 0; t < tokens; ++t) {
                     double sum = 0;
                     for (int64_t i = 0; i < size; ++i) sum += (double)wide[i] * x[t * size + i];
-                    right &= near(out[t * PANEL + r], sum);
+                    right &= near(out[t * WIDTH + r], sum);
                 }
             }
         }
@@ -74,9 +73,8 @@ static void attention_of(const char* name) {
     std::vector<int32_t> tables(2 * width);
     for (int64_t i = 0; i < 2 * width; ++i) tables[i] = 2 * width - 1 - i;
     std::vector<float> out(tokens * heads * dim), lse(tokens * heads);
-    Attention a{q.data(), out.data(), lse.data(), stored[0].data(), stored[1].data(),
-                tables.data(), lengths, starts, heads * dim, F::KIND, 2, width, block, heads,
-                kv_heads, dim};
+    Attention a{tables.data(), lengths, starts, heads * dim, F::KIND, 2, width, block, heads,
+                kv_heads, dim, q.data(), stored[0].data(), stored[1].data(), out.data(), lse.data()};
     int64_t floats = 0;
     std::vector<Piece> pieces = plan(a, floats);
     std::vector<float> states(floats);

@@ -14,17 +14,18 @@
 
 #include "product.h"
 
-constexpr int PART = 256;       // keys whose scores are held together
+constexpr int PART = 256;       // keys whose scores are held together, with room for a last four
+constexpr int ROW = PART + 4;
 constexpr int QUERY_ROWS = 24;  // queries × heads of a tile, at most, but for large groups
 // Rows of probabilities and vectors of values whose sums stay in registers.
 constexpr int MOST_ROWS = REGISTERS == 32 ? 4 : 3, MOST_VECTORS = REGISTERS == 32 ? 4 : 2;
 
 struct Attention {
-    const float* q;  // [tokens, q_stride]: the heads of a token lie together
-    float *out, *lse;  // [tokens, heads, head_dim] and [tokens, heads], or null
-    const uint8_t *keys, *values;
     const int32_t *tables, *context_lens, *starts;
     int64_t q_stride, kind, sequences, width, block_size, heads, kv_heads, head_dim;
+    const float* q;  // [tokens, q_stride]: the heads of a token lie together
+    const uint8_t *keys, *values;
+    float *out, *lse;  // [tokens, heads, head_dim] and [tokens, heads], or null
 };
 
 struct Piece {  // of the work: queries first to last of a sequence, by the parts of its keys
@@ -64,7 +65,7 @@ static inline void weigh(const float* weights, const uint8_t* const* values, int
         for (int v = 0; v < V; ++v)
             value[v] = F::unpack(values[k] + (from + v) * F::BYTES, 0);
         for (int m = 0; m < M; ++m)
-            for (int v = 0; v < V; ++v) total[m][v] += value[v] * weights[m * PART + k];
+            for (int v = 0; v < V; ++v) total[m][v] += value[v] * weights[m * ROW + k];
     }
     for (int m = 0; m < M; ++m)
         for (int v = 0; v < V; ++v) store(sums + m * head_dim + v * LANES, total[m][v]);
@@ -76,9 +77,8 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
     const int64_t rows = (p.last - p.first) * group, stride = a.kv_heads * dim * each;
     const int64_t start = a.starts[p.sequence], length = a.context_lens[p.sequence];
     const int64_t seen = length - (a.starts[p.sequence + 1] - start);  // before the first query
-    const int32_t* table = a.tables + p.sequence * a.width;
-    float* q = room.floats(rows * (2 * dim + PART + 2) + a.block_size * dim);
-    float *sums = q + rows * dim, *scores = sums + rows * dim, *scratch = scores + rows * PART;
+    float* q = room.floats(rows * (2 * dim + ROW + 2) + a.block_size * dim);
+    float *sums = q + rows * dim, *scores = sums + rows * dim, *scratch = scores + rows * ROW;
     float *most = scratch + a.block_size * dim, *total = most + rows;
     for (int64_t row = 0; row < rows; ++row) {
         int64_t token = start + p.first + row / group, head = p.kv_head * group + row % group;
@@ -96,14 +96,14 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
         for (int64_t k = 0; k < count;) {  // block by block: in it, tokens are `stride` apart
             int64_t offset = (key + k) % a.block_size;
             int64_t run = std::min(a.block_size - offset, count - k);
-            int64_t slot = table[(key + k) / a.block_size] * a.block_size + offset;
-            int64_t at = slot * stride + p.kv_head * dim * each;
-            multiply<F>(a.keys + at, stride, run, q, dim, rows, dim, scores + k, PART, scratch);
+            int64_t block = a.tables[p.sequence * a.width + (key + k) / a.block_size];
+            int64_t at = (block * a.block_size + offset) * stride + p.kv_head * dim * each;
+            multiply<F>(a.keys + at, stride, run, q, dim, rows, dim, scores + k, ROW, scratch);
             for (int64_t i = 0; i < run; ++i) values[k + i] = a.values + at + i * stride;
             k += run;
         }
         for (int64_t row = 0; row < rows; ++row) {
-            float* score = scores + row * PART;
+            float* score = scores + row * ROW;
             int64_t until = seen + p.first + row / group + 1 - key;
             int64_t visible = std::max<int64_t>(std::min(count, until), 0);
             int64_t padded = (count + LANES - 1) / LANES * LANES;
@@ -124,7 +124,7 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
         }
         each_tile<MOST_ROWS>(rows, [&](int64_t row, auto m) {
             each_tile<MOST_VECTORS>(dim / LANES, [&](int64_t v, auto n) {
-                weigh<F, decltype(m)::value, n>(scores + row * PART, values, count, v,
+                weigh<F, decltype(m)::value, n>(scores + row * ROW, values, count, v,
                                                 sums + row * dim + v * LANES, dim);
             });
         });
@@ -140,23 +140,22 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
     }
 }
 
-// Merge the parts of a sequence's KV head, each weighed by its share of the sum of exponentials;
-// `p` is the first of them.
+// Merge the parts of a sequence's KV head in order, each weighed by its share of the sum of
+// exponentials; `p` is the first of them.
 static inline void merge(const Attention& a, const Piece& p, const float* states) {
-    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim, step = group * (dim + 1);
+    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim;
     for (int64_t row = 0; row < group; ++row) {
-        const float *first = states + p.state + row * (dim + 1), *end = first + p.parts * step;
+        const float* part = states + p.state + row * (dim + 1);
         int64_t at = a.starts[p.sequence] * a.heads + p.kv_head * group + row;
-        float *to = a.out + at * dim, maximum = -INFINITY, total = 0.0f;
-        for (const float* part = first; part < end; part += step)
-            maximum = std::max(maximum, part[dim]);
-        for (const float* part = first; part < end; part += step)
-            total += expf(part[dim] - maximum);
-        memset(to, 0, dim * 4);
-        for (const float* part = first; part < end; part += step) {
-            float share = expf(part[dim] - maximum) / total;
-            for (int64_t i = 0; i < dim; ++i) to[i] += share * part[i];
+        float *to = a.out + at * dim, lse = part[dim];
+        memcpy(to, part, dim * 4);
+        for (int i = 1; i < p.parts; ++i) {
+            part += group * (dim + 1);
+            float both = std::max(lse, part[dim]) + log1pf(expf(-fabsf(lse - part[dim])));
+            float old = expf(lse - both), share = expf(part[dim] - both);
+            for (int64_t n = 0; n < dim; ++n) to[n] = to[n] * old + part[n] * share;
+            lse = both;
         }
-        if (a.lse) a.lse[at] = maximum + logf(total);
+        if (a.lse) a.lse[at] = lse;
     }
 }

@@ -1,15 +1,19 @@
 // Matrix products with weights as they are stored: rows of a format of lanes.h.
 //
-// Computes  out[t][n] = Σ over k of x[t][k] × weights[n][k], in float32
-// Shapes    x [tokens, size] float32; weights [rows, size] in any format, size a multiple of its
-//           GROUP; out [tokens, rows] float32
+// Computes  out[t][n] = Σ over k of x[t][k] × weights[n][k] in float32; with weights in groups
+//           Σ over groups of scale × x_scale × Σ of q × q_x + minimum × Σ of x
+// Shapes    x [tokens, size] float32, for groups rounded to 8 bits; weights [rows, size] in any
+//           format, size a multiple of its GROUP; out [tokens, rows] float32
 // Owns      each call: a panel of up to PANEL rows, for up to TOKENS tokens
 // Moves     the weights once: they are what a product of a few tokens costs
-// Oracle    float64, in tests/test_cpp.py
+// Oracle    float64, with x rounded likewise, in tests/test_cpp.py
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
 //           has the same bits with any number of tokens beside it. For more than two tiles a panel
 //           is unpacked to float32 once. Four rows are four streams of reads in one page, which no
-//           processor foresees: each iteration asks for the bytes that come AHEAD.
+//           processor foresees: each iteration asks for the bytes that come AHEAD, in the second
+//           level of the cache, since the first is full. With groups a lane is a row, because one
+//           instruction multiplies 4 × LANES bytes, but LANES floats. The sum of a group is exact,
+//           and groups are added in order: these bits do not depend on tiles either.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -18,21 +22,22 @@
 #include "lanes.h"
 
 constexpr int PANEL = 32, TOKENS = 128;
+constexpr int WIDTH = 2 * PANEL;  // from one token's results to the next's: room for two panels
 constexpr int MOST = REGISTERS == 32 ? 6 : 2;  // tokens in a tile: all sums stay in registers
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
 // Memory in which one thread keeps intermediate results.
 struct Room {
-    std::vector<float> memory;
+    std::vector<Floats> memory;
     // `count` floats, aligned as Floats.
     float* floats(int64_t count) {
-        if ((int64_t)memory.size() < count + LANES) memory.resize(count + LANES);
-        uintptr_t at = (uintptr_t)memory.data(), size = sizeof(Floats);
-        return (float*)((at + size - 1) / size * size);
+        if ((int64_t)memory.size() * LANES < count) memory.resize(count / LANES + 1);
+        return (float*)memory.data();
     }
 };
 
-// M tokens by rows of weights, `stride` bytes apart, four at a time; `far` weights are in memory yet.
+// M tokens by rows of weights, `stride` bytes apart, four at a time, for which `out` has room.
+// Weights that are `far`, in memory, are prefetched.
 template <class F, int M>
 static void strip(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
                   size_t x_stride, int64_t size, float* out, size_t out_stride, bool far) {
@@ -52,28 +57,17 @@ static void strip(const uint8_t* weights, size_t stride, int64_t rows, const flo
             }
             for (int i = 0; i < 4; ++i) row[i] += F::BYTES;
         }
-        for (int m = 0; m < M; ++m) {
-            Quad four = sums(sum[0][m], sum[1][m], sum[2][m], sum[3][m]);
-            if (r + 4 <= rows) store(out + m * out_stride + r, four);
-            else memcpy(out + m * out_stride + r, &four, (rows - r) * 4);
-        }
+        for (int m = 0; m < M; ++m)
+            store(out + m * out_stride + r, sums(sum[0][m], sum[1][m], sum[2][m], sum[3][m]));
     }
 }
 
-// Divide `count` things, such as tokens, into tiles of at most M, and call `tile(first, number)` for
-// each. The type of the second argument holds the number as a constant.
+// Divide `count` things, such as tokens, into tiles of M and what is left, and call
+// `tile(first, number)` for each. The type of the second argument holds the number as a constant.
 template <int M, class Tile>
-static inline void tile_of(int64_t m, int64_t t, Tile tile) {
-    if (m == M) tile(t, std::integral_constant<int, M>());
-    else if constexpr (M > 1) tile_of<M - 1>(m, t, tile);
-}
-template <int M, class Tile>
-static inline void each_tile(int64_t count, Tile tile) {
-    for (int64_t t = 0, m; t < count; t += m) {
-        int64_t left = count - t, tiles = (left + M - 1) / M;
-        m = (left + tiles - 1) / tiles;  // 8 are 4 and 4, not 6 and 2
-        tile_of<M>(m, t, tile);
-    }
+static inline void each_tile(int64_t count, Tile tile, int64_t first = 0) {
+    for (; first + M <= count; first += M) tile(first, std::integral_constant<int, M>());
+    if constexpr (M > 1) each_tile<M - 1>(count, tile, first);
 }
 
 // All tokens by `rows` rows of weights; `scratch` holds rows × size floats, aligned as Floats.
@@ -81,20 +75,181 @@ template <class F>
 static void multiply(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
                      size_t x_stride, int64_t tokens, int64_t size, float* out, size_t out_stride,
                      float* scratch) {
-    bool aligned = F::KIND == F32::KIND && ((uintptr_t)weights | stride) % sizeof(Floats) == 0;
-    if (tokens > 2 * MOST && !aligned) {
-        for (int64_t r = 0; r < rows; ++r) {
-            const uint8_t* row = weights + r * stride;
-            for (size_t i = 0; i < stride; i += 64) __builtin_prefetch(row + AHEAD + i, 0, 2);
-            widen<F>(row, size, scratch + r * size);
-        }
-        multiply<F32>((const uint8_t*)scratch, size * 4, rows, x, x_stride, tokens, size, out,
-                      out_stride, scratch);
-        return;
-    }
-    bool far = tokens <= 2 * MOST && stride * F::GROUP == (size_t)size * F::BYTES;
+    const bool many = tokens > 2 * MOST, far = !many && stride == row_bytes<F>(size);
+    for (int64_t r = 0; many && r < rows; ++r)
+        widen<F>(weights + r * stride, size, scratch + r * size);
     each_tile<MOST>(tokens, [&](int64_t t, auto m) {
-        strip<F, m>(weights, stride, rows, x + t * x_stride, x_stride, size, out + t * out_stride,
-                    out_stride, far);
+        const float* from = x + t * x_stride;
+        float* to = out + t * out_stride;
+        if (many) strip<F32, m>((const uint8_t*)scratch, size * 4, rows, from, x_stride, size, to,
+                                out_stride, false);
+        else strip<F, m>(weights, stride, rows, from, x_stride, size, to, out_stride, far);
     });
 }
+
+constexpr int MOST_GROUPED = REGISTERS == 32 ? 8 : 4;  // tokens in a tile
+typedef uint32_t FourWords __attribute__((vector_size(16)));
+typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
+
+// Add to `sum` the products of unsigned bytes and of signed bytes x, four of each to a lane.
+#if defined(__AVX512VNNI__)
+typedef Ints Sums;
+constexpr bool WHOLE_BYTES = true;
+static inline Sums add_products(Sums sum, Words bytes, Words x) {
+    __m512i to = bits<__m512i>(sum);
+    return bits<Ints>(_mm512_dpbusd_epi32(to, bits<__m512i>(bytes), bits<__m512i>(x)));
+}
+static inline Ints total(Sums sum) { return sum; }
+#else
+// Two products share 16 bits here. Bytes from 0 to 15 leave room for the sum of sixteen products:
+// larger ones are multiplied half by half.
+typedef Pairs Sums;
+constexpr bool WHOLE_BYTES = false;
+static inline Sums add_products(Sums sum, Words bytes, Words x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)  // compilers do not find this instruction
+    return sum + bits<Pairs>(_mm256_maddubs_epi16(bits<__m256i>(bytes), bits<__m256i>(x)));
+#else
+    Pairs a = bits<Pairs>(bytes), b = bits<Pairs>(x);
+    return sum + (a & 255) * (b << 8 >> 8) + (a >> 8) * (b >> 8);
+#endif
+}
+static inline Ints total(Sums sum) {
+    Ints pair = bits<Ints>(sum);
+    return (pair << 16 >> 16) + (pair >> 16);
+}
+#endif
+
+struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and their sum
+    float scale;
+    int32_t sum;
+    int8_t x[32];
+};
+static inline void round_groups(const float* x, int64_t size, Rounded* to) {
+    const float round = 12582912.0f;  // as in `exponential`
+    for (const float* end = x + size; x < end; x += 32, ++to) {
+        Floats high = {}, total = {};
+        for (int i = 0; i < 32; i += LANES) {
+            Floats value = load<Floats>(x + i);
+            high = larger(high, larger(value, -value));
+        }
+        float most = largest(high);
+        float by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
+        for (int i = 0; i < 32; i += LANES) {
+            Floats whole = load<Floats>(x + i) * by + round;
+            store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));
+            total += whole - round;
+        }
+        to->scale = most / 127.0f, to->sum = sum(total);
+    }
+}
+
+// A group of LANES rows, of which each word is four bytes of each row.
+template <class F>
+struct Grouped {
+    static constexpr int WORDS = (F::BYTES - F::HEAD) / 4;
+    static constexpr int PASSES = WORDS == 8 && !WHOLE_BYTES ? 2 : 1;  // the second of upper halves
+    Words head, words[WORDS];  // the head holds a scale, and above it a minimum, in float16
+
+    // The numbers 4 × w to 4 × w + 3 of each row, so that they are unsigned.
+    inline Words numbers(int w, int pass) const {
+        if (WORDS == 4) return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
+        Words bytes = words[w % WORDS] ^ 0x80808080;
+        return PASSES == 1 ? bytes : bytes >> 4 * pass & 0x0f0f0f0f;
+    }
+};
+// Four rows at a time: their words are transposed.
+template <class F>
+static void interleave(const uint8_t* weights, size_t stride, int64_t rows, Grouped<F>* groups) {
+    for (int64_t first = 0; first < LANES; first += 4) {
+        const uint8_t *row[4], *next = weights + first * stride + AHEAD;
+        for (int i = 0; i < 4; ++i) row[i] = weights + std::min(first + i, rows - 1) * stride;
+        uint32_t* to = (uint32_t*)groups + first;  // then LANES from one word to the next
+        for (int64_t at = 0; at < (int64_t)stride; at += F::BYTES, next += 4 * F::BYTES) {
+            for (int i = 0; i < 4 * F::BYTES; i += 64) __builtin_prefetch(next + i, 0, 2);
+            for (int i = 0; i < 4; ++i)
+                to[i] = F::HEAD == 4 ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
+            to += LANES;
+            for (int w = 0; w < Grouped<F>::WORDS; w += 4) {
+                FourWords words[4];
+                for (int i = 0; i < 4; ++i)
+                    words[i] = load<FourWords>(row[i] + at + F::HEAD + 4 * w);
+                transpose(words);
+                for (int n = 0; n < 4; ++n, to += LANES) store(to, words[n]);
+            }
+        }
+    }
+}
+
+// M tokens by LANES rows.
+template <class F, int M>
+static void strip(const Grouped<F>* weights, const Rounded* x, int64_t groups, float* out) {
+    Floats result[M] = {};
+    for (int64_t g = 0; g < groups; ++g, ++weights, ++x) {
+        Ints whole[M];
+        for (int m = 0; m < M; ++m) whole[m] = Ints{} - F::ZERO * x[m * groups].sum;
+        for (int pass = 0; pass < Grouped<F>::PASSES; ++pass) {
+            Sums sum[M] = {};
+            for (int w = 0; w < 8; ++w) {
+                Words numbers = weights->numbers(w, pass);
+                for (int m = 0; m < M; ++m)
+                    sum[m] = add_products(sum[m], numbers,
+                                          Words{} + load<uint32_t>(x[m * groups].x + 4 * w));
+            }
+            for (int m = 0; m < M; ++m) whole[m] += total(sum[m]) << 4 * pass;
+        }
+        const Words head = weights->head;
+        Floats scale = F16::wide(head & 0xffff), minimum = F16::wide(head >> 16);
+        for (int m = 0; m < M; ++m) {
+            const Rounded& group = x[m * groups];
+            result[m] += __builtin_convertvector(whole[m], Floats) * (scale * group.scale);
+            if (F::HEAD == 4) result[m] += minimum * (group.sum * group.scale);
+        }
+    }
+    for (int m = 0; m < M; ++m) store(out + m * WIDTH, result[m]);
+}
+
+struct Part {  // `rows` rows of a matrix, in one format
+    const uint8_t* data;
+    int64_t rows, kind;
+};
+
+static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
+
+// Multiplies tokens by panels of matrices, for one thread.
+struct Multiplier {
+    const float* x;
+    int64_t size;
+    Room& room;
+    std::vector<Rounded> rounded = {};  // tokens, for weights in groups: from this one on
+    int64_t rounded_from = -1;
+
+    // Multiply panel `panel` of a part by `count` tokens from `first` on, into out [count, WIDTH];
+    // returns how many rows the panel has.
+    int64_t panel(const Part& part, int64_t panel, int64_t first, int64_t count, float* out) {
+        int64_t row = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - row);
+        WeightFormat::with(part.kind, [&](auto f) {
+            using F = decltype(f);
+            const size_t stride = row_bytes<F>(size);
+            const uint8_t* weights = part.data + row * stride;
+            if constexpr (F::KIND < Q8_0::KIND) {
+                multiply<F>(weights, stride, rows, x + first * size, size, count, size, out, WIDTH,
+                            room.floats(size * PANEL));
+            } else {
+                const int64_t groups = size / 32;
+                if (first != rounded_from) {
+                    rounded.resize(count * groups), rounded_from = first;
+                    round_groups(x + first * size, count * size, rounded.data());
+                }
+                auto* words = (Grouped<F>*)room.floats(groups * sizeof(Grouped<F>) / sizeof(float));
+                for (int64_t r = 0; r < rows; r += LANES) {
+                    interleave<F>(weights + r * stride, stride, rows - r, words);
+                    each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
+                        const Rounded* from = rounded.data() + t * groups;
+                        strip<F, m>(words, from, groups, out + t * WIDTH + r);
+                    });
+                }
+            }
+        });
+        return rows;
+    }
+};

@@ -7,10 +7,11 @@
 // Oracle    the reference operators and transformers, in tests/test_cpp.py
 // Idea      one call per step, eight stages per layer, in one parallel region: a decode step of a
 //           small model is a hundred and fifty products of a tenth of a millisecond each.
+#include <omp.h>
+#include <atomic>
+#include <thread>
+
 #include "attention.h"
-#include "integers.h"
-#include "rows.h"
-#include "team.h"
 
 struct Matrix {  // up to three parts of rows: query, key and value projections, or gate and up
     Part parts[3];
@@ -33,47 +34,140 @@ struct Batch {  // as yaie.model.batch.Batch
     int64_t tokens, sequences, width, rows;
 };
 
-// out[t][n] = x[t] · row n of the matrix + bias[n], for all of its parts; with `add`, this is added to
-// what is there.
-static void multiply_all(Team& team, Room& room, const Matrix& matrix, const float* x,
-                         int64_t tokens, float* out, bool add) {
-    int64_t of[3], all = 0, wide = 0;
-    for (int i = 0; i < 3; ++i) {
-        all += of[i] = panels(matrix.parts[i].rows);
-        wide += matrix.parts[i].rows;
-    }
-    Multiplier multiplier(x, matrix.size, room);
-    team.each(all * ((tokens + TOKENS - 1) / TOKENS), [&](int64_t piece) {
-        alignas(64) float values[TOKENS * PANEL];
-        int64_t block = piece / all * TOKENS, panel = piece % all, row = 0;
-        int64_t count = std::min<int64_t>(TOKENS, tokens - block);
-        int part = 0;
-        for (; panel >= of[part]; ++part) panel -= of[part], row += matrix.parts[part].rows;
-        row += panel * PANEL;
-        int64_t rows = multiplier.panel(matrix.parts[part], panel, block, count, values);
-        for (int64_t t = 0; t < count; ++t) {
-            float *to = out + (block + t) * wide + row, *from = values + t * PANEL;
-            if (matrix.bias)
-                for (int64_t n = 0; n < rows; ++n) from[n] += matrix.bias[row + n];
-            for (int64_t n = 0; n < rows; ++n) to[n] = add ? to[n] + from[n] : from[n];
+// The operators of rows: float32 in and out, in sizes that are multiples of LANES. A row is in a
+// cache already, so they are as fast as they are short.
+
+// `work(0)` to `work(count - 1)`; a single one is the calling thread's, which may be one of a team.
+template <class Function>
+static inline void each_row(int64_t count, int64_t threads, Function work) {
+    if (count == 1) return work(0);
+#pragma omp parallel for num_threads(threads)
+    for (int64_t i = 0; i < count; ++i) work(i);
+}
+
+// RMSNorm of each row of x [rows, size].
+extern "C" void rms_norm(const float* x, const float* weight, float* out, int64_t rows,
+                         int64_t size, double eps, int64_t threads) {
+    each_row(rows, threads, [&](int64_t row) {
+        const float* from = x + row * size;
+        Floats squares = {};
+        for (int64_t i = 0; i < size; i += LANES)
+            squares += load<Floats>(from + i) * load<Floats>(from + i);
+        float scale = 1.0f / sqrtf(sum(squares) / size + (float)eps);
+        for (int64_t i = 0; i < size; i += LANES)
+            store(out + row * size + i, load<Floats>(from + i) * scale * load<Floats>(weight + i));
+    });
+}
+
+// silu(gate) × up of each row of x [rows, 2 × size]; out may be x, if there is one row.
+extern "C" void silu_and_mul(const float* x, float* out, int64_t rows, int64_t size,
+                             int64_t threads) {
+    each_row(rows, threads, [&](int64_t row) {
+        const float *gate = x + 2 * row * size, *up = gate + size;
+        for (int64_t i = 0; i < size; i += LANES) {
+            Floats value = load<Floats>(gate + i), silu = value / (exponential(-value) + 1.0f);
+            store(out + row * size + i, silu * load<Floats>(up + i));
         }
     });
 }
 
-// Gate and up of the same rows, so that what leaves is silu(gate) × up already.
-static void multiply_gated(Team& team, Room& room, const Matrix& matrix, const float* x,
-                           int64_t tokens, float* out) {
-    const int64_t inner = matrix.parts[0].rows, all = panels(inner);
-    Multiplier multiplier(x, matrix.size, room);
-    team.each(all * ((tokens + TOKENS - 1) / TOKENS), [&](int64_t piece) {
-        alignas(64) float gate[TOKENS * PANEL], up[TOKENS * PANEL];
-        int64_t block = piece / all * TOKENS, panel = piece % all;
-        int64_t count = std::min<int64_t>(TOKENS, tokens - block), rows = 0;
-        for (int i = 0; i < 2; ++i)
-            rows = multiplier.panel(matrix.parts[i], panel, block, count, i ? up : gate);
-        for (int64_t t = 0; t < count; ++t)
-            silu_and_mul_row(gate + t * PANEL, up + t * PANEL, rows,
-                             out + (block + t) * inner + panel * PANEL);
+// Rotate x [tokens, heads, head_dim] in place. Component i of a head is paired with component
+// i + head_dim / 2, and `cos` and `sin` are [positions, head_dim / 2].
+extern "C" void rotary(float* x, const int64_t* positions, const float* cos, const float* sin,
+                       int64_t tokens, int64_t heads, int64_t head_dim, int64_t threads) {
+    const int64_t half = head_dim / 2;
+    each_row(tokens, threads, [&](int64_t t) {
+        const int64_t at = positions[t] * half;
+        float* head = x + t * heads * head_dim;
+        for (int64_t h = 0; h < heads; ++h, head += head_dim)
+            for (int64_t i = 0; i < half; ++i) {
+                float first = head[i], second = head[i + half];
+                head[i] = first * cos[at + i] - second * sin[at + i];
+                head[i + half] = second * cos[at + i] + first * sin[at + i];
+            }
+    });
+}
+
+// Write keys and values [tokens, size] to their slots, in the pools' format.
+extern "C" void reshape_and_cache(const float* keys, const float* values, int64_t kind,
+                                  uint8_t* key_pool, uint8_t* value_pool, const int64_t* slots,
+                                  int64_t tokens, int64_t size, int64_t) {
+    CacheFormat::with(kind, [&](auto f) {
+        for (int64_t t = 0; t < tokens; ++t) {
+            int64_t at = slots[t] * size * (f.BYTES / f.GROUP);
+            narrow<decltype(f)>(keys + t * size, size, key_pool + at);
+            narrow<decltype(f)>(values + t * size, size, value_pool + at);
+        }
+    });
+}
+
+// Rows of an embedding, in float32.
+extern "C" void embed(const Part& part, int64_t size, const int64_t* ids, int64_t count, float* out,
+                      int64_t) {
+    WeightFormat::with(part.kind, [&](auto f) {
+        using F = decltype(f);
+        for (int64_t i = 0; i < count; ++i)
+            widen<F>(part.data + ids[i] * row_bytes<F>(size), size, out + i * size);
+    });
+}
+
+// The threads of one step: they take pieces of work in turn and meet at barriers. A step is one
+// parallel region, not one per operator: threads are woken once per token. A thread that waits
+// tries for some microseconds and then offers its core to other processes at every try, so that two
+// engines on the same cores both go on.
+struct Team {
+    static constexpr int PATIENCE = 20000;  // tries: about 20 microseconds
+    alignas(64) std::atomic<int64_t> next[2] = {0, 0};  // of the stages with even and odd numbers
+    alignas(64) std::atomic<int64_t> arrived{0};        // at the barriers of all stages
+
+    // Each thread of the team calls this with the same `count`; every number below it goes to one
+    // of them. All work is done, and seen by all threads, when it returns. A thread takes runs of
+    // numbers, whose memory lies together: shorter ones towards the end.
+    template <class Function>
+    void each(int64_t count, Function work) {
+        const int64_t threads = omp_get_num_threads(), stage = arrived / threads;
+        std::atomic<int64_t>& first = next[stage % 2];
+        for (int64_t i = first; i < count; i = first) {
+            int64_t end = i + (count - i + 2 * threads - 1) / (2 * threads);
+            if (first.compare_exchange_weak(i, end, std::memory_order_relaxed))
+                for (; i < end; ++i) work(i);
+        }
+        next[1 - stage % 2].store(0, std::memory_order_relaxed);  // all have left the last stage
+        arrived.fetch_add(1, std::memory_order_acq_rel);
+        const int64_t all = (stage + 1) * threads;
+        for (int tries = 0; arrived.load(std::memory_order_acquire) < all; ++tries)
+            if (tries > PATIENCE) std::this_thread::yield();
+    }
+};
+
+// out[t][n] = x[t] · row n of the matrix + bias[n], for all of its parts; ADD adds this to what is
+// there. With GATED the two parts are gate and up of the same rows, and out is silu(gate) × up.
+enum Finish { STORE, ADD, GATED };
+static void multiply_all(Team& team, Room& room, const Matrix& matrix, const float* x,
+                         int64_t tokens, float* out, Finish finish) {
+    const int64_t parts = finish == GATED ? 1 : 3, blocks = (tokens + TOKENS - 1) / TOKENS;
+    int64_t all = 0, wide = 0;
+    for (int i = 0; i < parts; ++i) {
+        all += panels(matrix.parts[i].rows);
+        wide += matrix.parts[i].rows;
+    }
+    Multiplier multiplier{x, matrix.size, room};
+    team.each(all * blocks, [&](int64_t piece) {
+        alignas(64) float values[TOKENS * WIDTH];
+        int64_t block = piece / all * TOKENS, panel = piece % all, row = 0;
+        int64_t count = std::min<int64_t>(TOKENS, tokens - block);
+        const Part* part = matrix.parts;
+        for (; panel >= panels(part->rows); ++part)
+            panel -= panels(part->rows), row += part->rows;
+        row += panel * PANEL;
+        int64_t rows = multiplier.panel(*part, panel, block, count, values);
+        if (finish == GATED) multiplier.panel(part[1], panel, block, count, values + PANEL);
+        for (int64_t t = 0; t < count; ++t) {
+            float *to = out + (block + t) * wide + row, *from = values + t * WIDTH;
+            if (finish == GATED) silu_and_mul(from, from, 1, PANEL, 1);
+            for (int64_t n = 0; matrix.bias && n < rows; ++n) from[n] += matrix.bias[row + n];
+            for (int64_t n = 0; n < rows; ++n) to[n] = finish == ADD ? to[n] + from[n] : from[n];
+        }
     });
 }
 
@@ -89,36 +183,15 @@ static void attend_all(Team& team, Room& room, const Attention& a, float scale,
     });
 }
 
-// `size` numbers to a slot of a pool.
-static void write_slot(const float* from, int64_t size, int64_t kind, uint8_t* pool, int64_t slot) {
-    CacheFormat::with(kind, [&](auto f) {
-        narrow<decltype(f)>(from, size, pool + slot * size * (f.BYTES / f.GROUP));
-    });
-}
-
-// Rows of an embedding, in float32.
-extern "C" void embed(const Part* part, int64_t size, const int64_t* ids, int64_t count, float* out,
-                      int64_t) {
-    WeightFormat::with(part->kind, [&](auto f) {
-        using F = decltype(f);
-        for (int64_t i = 0; i < count; ++i)
-            widen<F>(part->data + ids[i] * row_bytes<F>(size), size, out + i * size);
-    });
-}
-
 static thread_local Room call_room, thread_room;
 // What the last layer makes of some tokens, normalized, into out, float32 [rows, hidden]; the keys
 // and values of all tokens are written in each layer.
-extern "C" void step(const Model* model, const Layer* layers, const Batch* batch, double eps,
-                     float* out, int64_t threads) {
-    const Model& m = *model;
-    const Batch& b = *batch;
+extern "C" void step(const Model& m, const Layer* layers, const Batch& b, double eps, float* out,
+                     int64_t threads) {
     const int64_t dim = m.head_dim, tokens = b.tokens, hidden = m.hidden, wide = m.heads * dim;
     const int64_t kv_size = m.kv_heads * dim, qkv_size = wide + 2 * kv_size;
-    Attention a{nullptr, nullptr, nullptr, nullptr, nullptr, b.tables, b.context_lens, b.starts,
-                qkv_size, m.cache_kind, b.sequences, b.width, m.block_size, m.heads, m.kv_heads,
-                dim};
-    const float scale = 1.0f / sqrtf((float)dim);
+    Attention a{b.tables, b.context_lens, b.starts, qkv_size, m.cache_kind, b.sequences, b.width,
+                m.block_size, m.heads, m.kv_heads, dim};
     int64_t floats = 0;
     std::vector<Piece> pieces = plan(a, floats);
     float* total = call_room.floats(tokens * (2 * hidden + qkv_size + wide + m.inner) + floats);
@@ -129,90 +202,50 @@ extern "C" void step(const Model* model, const Layer* layers, const Batch* batch
     Team team;
 #pragma omp parallel num_threads(threads) firstprivate(a)
     {
-        Room& room = thread_room;
-        auto normalize = [&](int64_t t, const float* weight, float* to) {
-            rms_norm_row(total + t * hidden, weight, hidden, eps, to);
+        auto normalize = [&](int64_t rows, const int64_t* which, const float* weight, float* to) {
+            team.each(rows, [&](int64_t i) {
+                const float* from = total + (which ? which[i] : i) * hidden;
+                rms_norm(from, weight, to + i * hidden, 1, hidden, eps, 1);
+            });
         };
         team.each(tokens, [&](int64_t t) {
-            embed(&m.embedding, hidden, b.token_ids + t, 1, total + t * hidden, 1);
+            embed(m.embedding, hidden, b.token_ids + t, 1, total + t * hidden, 1);
         });
         for (const Layer* layer = layers; layer < layers + m.num_layers; ++layer) {
-            team.each(tokens, [&](int64_t t) {
-                normalize(t, layer->attention_norm, normed + t * hidden);
-            });
-            multiply_all(team, room, layer->qkv, normed, tokens, qkv, false);
+            normalize(tokens, nullptr, layer->attention_norm, normed);
+            multiply_all(team, thread_room, layer->qkv, normed, tokens, qkv, STORE);
             team.each(tokens, [&](int64_t t) {
                 float *heads = qkv + t * qkv_size, *keys = heads + wide;
-                rotate_heads(heads, m.heads + m.kv_heads, dim, b.positions[t], m.cos, m.sin);
-                write_slot(keys, kv_size, a.kind, layer->keys, b.slots[t]);
-                write_slot(keys + kv_size, kv_size, a.kind, layer->values, b.slots[t]);
+                rotary(heads, b.positions + t, m.cos, m.sin, 1, m.heads + m.kv_heads, dim, 1);
+                reshape_and_cache(keys, keys + kv_size, a.kind, layer->keys, layer->values,
+                                  b.slots + t, 1, kv_size, 1);
             });
             a.keys = layer->keys, a.values = layer->values;
-            attend_all(team, room, a, scale, pieces, states);
-            multiply_all(team, room, layer->output, attended, tokens, total, true);
-            team.each(tokens, [&](int64_t t) {
-                normalize(t, layer->mlp_norm, normed + t * hidden);
-            });
-            multiply_gated(team, room, layer->gate_up, normed, tokens, inner);
-            multiply_all(team, room, layer->down, inner, tokens, total, true);
+            attend_all(team, thread_room, a, 1.0f / sqrtf(dim), pieces, states);
+            multiply_all(team, thread_room, layer->output, attended, tokens, total, ADD);
+            normalize(tokens, nullptr, layer->mlp_norm, normed);
+            multiply_all(team, thread_room, layer->gate_up, normed, tokens, inner, GATED);
+            multiply_all(team, thread_room, layer->down, inner, tokens, total, ADD);
         }
-        team.each(b.rows, [&](int64_t i) { normalize(b.logit_rows[i], m.norm, out + i * hidden); });
+        normalize(b.rows, b.logit_rows, m.norm, out);
     }
 }
-
-// ------------------------------------------------- the operators, one by one: float32 in and out
 
 extern "C" int lanes(int64_t) { return LANES; }
 
 // x [tokens, size] by a matrix.
-extern "C" void product(const Matrix* matrix, const float* x, int64_t tokens, float* out,
+extern "C" void product(const Matrix& matrix, const float* x, int64_t tokens, float* out,
                         int64_t threads) {
     Team team;
 #pragma omp parallel num_threads(threads)
-    multiply_all(team, thread_room, *matrix, x, tokens, out, false);
+    multiply_all(team, thread_room, matrix, x, tokens, out, STORE);
 }
 
-// RMSNorm of each row of x [rows, size].
-extern "C" void rms_norm(const float* x, const float* weight, float* out, int64_t rows,
-                         int64_t size, double eps, int64_t threads) {
-#pragma omp parallel for num_threads(threads)
-    for (int64_t r = 0; r < rows; ++r)
-        rms_norm_row(x + r * size, weight, size, eps, out + r * size);
-}
-
-// silu(gate) × up of each row of x [rows, 2 × size].
-extern "C" void silu_and_mul(const float* x, float* out, int64_t rows, int64_t size,
-                             int64_t threads) {
-#pragma omp parallel for num_threads(threads)
-    for (int64_t r = 0; r < rows; ++r) {
-        const float* gate = x + 2 * r * size;
-        silu_and_mul_row(gate, gate + size, size, out + r * size);
-    }
-}
-
-// Rotate x [tokens, heads, head_dim] in place.
-extern "C" void rotary(float* x, const int64_t* positions, const float* cos, const float* sin,
-                       int64_t tokens, int64_t heads, int64_t head_dim, int64_t threads) {
-#pragma omp parallel for num_threads(threads)
-    for (int64_t t = 0; t < tokens; ++t)
-        rotate_heads(x + t * heads * head_dim, heads, head_dim, positions[t], cos, sin);
-}
-
-// Write keys and values [tokens, size] to their slots, in the pools' format.
-extern "C" void reshape_and_cache(const float* keys, const float* values, int64_t kind,
-                                  uint8_t* key_pool, uint8_t* value_pool, const int64_t* slots,
-                                  int64_t tokens, int64_t size, int64_t) {
-    for (int64_t t = 0; t < tokens; ++t) {
-        write_slot(keys + t * size, size, kind, key_pool, slots[t]);
-        write_slot(values + t * size, size, kind, value_pool, slots[t]);
-    }
-}
-
-extern "C" void paged_attention(const Attention* attention, double scale, int64_t threads) {
+extern "C" void paged_attention(const Attention& attention, double scale, int64_t threads) {
     int64_t floats = 0;
-    std::vector<Piece> pieces = plan(*attention, floats);
+    std::vector<Piece> pieces = plan(attention, floats);
     float* states = floats ? call_room.floats(floats) : nullptr;
     Team team;
 #pragma omp parallel num_threads(threads)
-    attend_all(team, thread_room, *attention, scale, pieces, states);
+    attend_all(team, thread_room, attention, scale, pieces, states);
 }

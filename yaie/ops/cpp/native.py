@@ -79,11 +79,13 @@ def _passed(argument: Any) -> Any:
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:
-    """x as contiguous float32, which may be x itself; Declined for a dtype not in FLOATS, or for
-    another device than the CPU."""
+    """x as contiguous float32, which may be x itself; Declined for a dtype not in FLOATS, rows that
+    are no whole vectors, or another device than the CPU."""
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         names = "float32, float16 and bfloat16 on the CPU"
         raise Declined(f"the C++ back end takes {names}, got {x.dtype} on {x.device}")
+    if x.shape[-1] % (lanes := call("lanes")):
+        raise Declined(f"the last size must be a multiple of {lanes}, got {x.shape[-1]}")
     return x.float().contiguous()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 
 from yaie.ops.cpp.native import CACHES, call, struct, wide
-from yaie.ops.registry import Declined
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -30,7 +29,7 @@ def add_rms_norm(
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
     out = torch.empty(len(x), x.shape[1] // 2)
-    call("silu_and_mul", wide(x), out, *out.shape)
+    call("silu_and_mul", wide(x.unflatten(1, (2, -1))), out, *out.shape)
     return out.to(x.dtype)
 
 
@@ -67,12 +66,11 @@ def paged_attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
-    if head_dim % (lanes := call("lanes")):
-        raise Declined(f"head_dim must be a multiple of {lanes}, got {head_dim}")
     out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
     read = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
-    pointers = [x.data_ptr() for x in (queries, out, lse, key_pool, value_pool, *read)]
     sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1]
-    fields = [*pointers, heads * head_dim, *sizes, heads, key_pool.shape[2], head_dim]
+    fields = [*(x.data_ptr() for x in read), heads * head_dim, *sizes]
+    fields += [heads, key_pool.shape[2], head_dim]
+    fields += [x.data_ptr() for x in (queries, key_pool, value_pool, out, lse)]
     call("paged_attention", struct(fields), head_dim**-0.5 if scale is None else float(scale))
     return out.to(q.dtype), lse
