@@ -108,12 +108,14 @@ static inline Floats exponential(Floats x) {
     return x > splat(88.3f) ? splat(__builtin_inff()) : result;
 }
 
-// LANES unsigned integers as 32 bits; bytes by way of 16, or GCC takes them one by one.
-static inline Words shorts_at(const void* from) {
-    return __builtin_convertvector(load<Shorts>(from), Words);
-}
-static inline Words bytes_at(const void* from) {
-    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(from), Shorts), Words);
+// LANES small integers as 32 bits. A loop, because GCC's conversions take bytes one by one.
+template <class V, class Small>
+static inline V integers(const void* from) {
+    Small small[LANES];
+    memcpy(small, from, sizeof small);
+    int32_t lane[LANES];
+    for (int i = 0; i < LANES; ++i) lane[i] = small[i];
+    return load<V>(lane);
 }
 
 // The formats. `unpack(group, v)` returns the v-th LANES numbers of a group of BYTES bytes.
@@ -162,7 +164,7 @@ struct F16 : Small<1, 16, 10, 0x477fffff, 0x7c00, 0x7e00> {
 #elif defined(__F16C__)
         return bits<Floats>(_mm256_cvtph_ps(load<__m128i>(group)));
 #else
-        return expand<Floats>(shorts_at(group));
+        return expand<Floats>(integers<Words, uint16_t>(group));
 #endif
     }
     static inline Floats wide(Words halves) {
@@ -172,15 +174,18 @@ struct F16 : Small<1, 16, 10, 0x477fffff, 0x7c00, 0x7e00> {
 };
 struct BF16 : Small<2, 16, 7, 0x7f7fffff, 0x7f80, 0x7fc0> {
     static inline Floats unpack(const uint8_t* group, int) {
-        return bits<Floats>(shorts_at(group) << 16);
+        return bits<Floats>(integers<Words, uint16_t>(group) << 16);
     }
 };
 struct E4M3 : Small<6, 8, 3, 0x43e00000, 0x7e, 0x7f> {  // of a cache; one NaN and no infinity
     static inline Floats unpack(const uint8_t* group, int) {
-        Words code = bytes_at(group), is_nan = ((code & 0x7f) + 1) >> 7;
+        Words code = integers<Words, uint8_t>(group), is_nan = ((code & 0x7f) + 1) >> 7;
         return bits<Floats>(bits<Words>(expand<Floats>(code)) | ((0 - is_nan) & 0x7fc00000));
     }
 };
+static inline float scale_at(const uint8_t* at) {
+    return F16::expand<float>((uint32_t)load<uint16_t>(at));
+}
 // GGUF's groups: a scale in float16, perhaps a minimum, and 32 numbers of 8 or 4 bits. Byte i of 16
 // holds number i in its lower half and number i + 16 in its upper half.
 template <int NUMBER, int BITS, bool HAS_MINIMUM>
@@ -189,13 +194,10 @@ struct Quantized {
     static constexpr int BYTES = HEAD + 4 * BITS;
     static constexpr int ZERO = BITS == 8 ? 128 : HAS_MINIMUM ? 0 : 8;  // what stands for 0
     static inline Floats unpack(const uint8_t* group, int v) {
-        auto head = [&](int at) {
-            return F16::expand<float>((uint32_t)load<uint16_t>(group + at));
-        };
-        Words q = bytes_at(group + HEAD + v * LANES % (4 * BITS));
+        Words q = integers<Words, uint8_t>(group + HEAD + v * LANES % (4 * BITS));
         q = BITS == 8 ? q ^ 128 : (v * LANES < 16 ? q : q >> 4) & 15;
         Floats number = __builtin_convertvector(bits<Ints>(q) - ZERO, Floats);
-        return number * head(0) + (HAS_MINIMUM ? head(2) : 0);
+        return number * scale_at(group) + (HAS_MINIMUM ? scale_at(group + 2) : 0);
     }
 };
 using Q8_0 = Quantized<3, 8, false>;

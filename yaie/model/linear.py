@@ -47,8 +47,7 @@ class Linear(nn.Module):
         return out if self.bias is None else out + self.bias
 
     def torch_is_faster(self, tokens: int) -> bool:
-        """Whether torch multiplies faster than the back end `cpp`: with bfloat16 on a processor
-        that has instructions for its products, at 2 (AVX-512) to 7 times (AMX) the rate. A row's
-        last bits then depend on how many rows there are."""
+        """Whether torch multiplies faster than the back end `cpp`: in bfloat16, with instructions
+        for it, at 2 (AVX-512) to 7 times (AMX) the rate. The last bits then depend on `tokens`."""
         in_bfloat16 = self.rows[0].data.dtype == torch.bfloat16
         return tokens > FEW_TOKENS and in_bfloat16 and multiplies_bfloat16()

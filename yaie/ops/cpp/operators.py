@@ -68,9 +68,8 @@ def paged_attention(
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
     out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
     read = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
-    sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1]
-    fields = [*(x.data_ptr() for x in read), heads * head_dim, *sizes]
-    fields += [heads, key_pool.shape[2], head_dim]
-    fields += [x.data_ptr() for x in (queries, key_pool, value_pool, out, lse)]
+    sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1], heads
+    pointers = [x.data_ptr() for x in (*read, queries, key_pool, value_pool, out, lse)]
+    fields = [*pointers[:3], heads * head_dim, *sizes, *key_pool.shape[2:], *pointers[3:]]
     call("paged_attention", struct(fields), head_dim**-0.5 if scale is None else float(scale))
     return out.to(q.dtype), lse
