@@ -13,7 +13,7 @@ from emulated import with_launchers
 from test_emulator_meaning import VALUES
 
 from yaie.build.jit import load
-from yaie.emulator import CompileError, Module, settings
+from yaie.emulator import CompileError, KernelError, Module, settings
 
 SOURCES = Path(__file__).parent / "emulator"
 INT, INT64 = torch.int32, torch.int64
@@ -37,7 +37,7 @@ def cub(checked):
 @pytest.fixture(autouse=True, params=["forward", "reverse", "random"])
 def order(request):
     with settings(order=request.param, seed=5):
-        yield
+        yield request.param
 
 
 def clean(module: Module) -> bool:
@@ -267,6 +267,34 @@ def test_barriers_of_libcu(checked):
     expected = 2 * x[:256].view(8, 32).flip(1)
     assert torch.equal(out, torch.stack([expected + 1, expected + 2], 1))
     assert clean(module), module.report
+
+
+TOO_FEW = """#include <cuda/barrier>
+// <<<1, 64, 0>>>
+__global__ void turn(const float* x, float* out) {
+    __shared__ cuda::barrier<cuda::thread_scope_device> barrier;
+    __shared__ float tile[64];
+    if (threadIdx.x == 0) init(&barrier, 63);
+    __syncthreads();
+    tile[threadIdx.x] = x[threadIdx.x];
+    barrier.arrive_and_wait();
+    out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+"""
+
+
+def test_a_thread_that_only_waits_has_not_released_what_it_wrote(tmp_path, order):
+    module = Module(with_launchers(TOO_FEW), tmp_path / "mine.cu", checked=True)
+    limited = settings(order=order, seed=5, time_limit=0.2)
+    with limited, pytest.raises(KernelError, match="line 9: still running"):
+        module.run_turn(torch.ones(64), torch.zeros(64))
+    assert {(race.name, race.other_line + race.line) for race in module.report.races} == {
+        ("tile", 18)
+    }
+    right = with_launchers(TOO_FEW.replace("63);", "64);"))
+    module = Module(right, tmp_path / "mine.cu", checked=True)
+    module.run_turn(torch.ones(64), torch.zeros(64))
+    assert module.report.clean
 
 
 def test_a_slot_filled_before_it_is_released_is_a_race(tmp_path):

@@ -147,6 +147,9 @@ REFUSED = {
         "template <class T> T twice(T a) { return 2 * a; } __device__ float g(float a) {\n"
         "    return twice(a);\n} __global__ void k(float* x) { *x = g(*x); }"
     ),
+    "rand is a function of the host, which the kernel k cannot call: there is none on a GPU": (
+        "__global__ void k(float* x) {\n    *x = rand();\n}"
+    ),
     "std::vector is the host's, and the kernel k cannot use it": (
         "__global__ void k(float* x) {\n    std::vector<float> v(3);\n    *x = v[0];\n}"
     ),

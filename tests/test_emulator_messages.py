@@ -10,6 +10,7 @@ import warnings
 
 import pytest
 import torch
+from emulated import launcher
 
 from yaie.build.jit import load
 from yaie.emulator import KernelError, Module
@@ -40,6 +41,11 @@ RULE = 'a launcher begins with extern "C" cudaError_t {}(...) {{'.format
             f"fill is a kernel, and Python calls what launches it; {RULE('name')}",
         ),
         ("", "", RULE("name")),
+        (
+            '#define MAKE(name) extern "C" cudaError_t name(float* x) {}\nMAKE(go)\n',
+            "",
+            RULE("name"),
+        ),
         ("// go\n", "go", ""),
     ],
 )
@@ -148,6 +154,8 @@ def test_a_kept_build_needs_no_compiler(tmp_path, monkeypatch):
     assert come_of(tmp_path, SOURCE) == ["ran 1.0"]
     (mine / "compiler.txt").unlink()
     assert come_of(tmp_path, SOURCE) == [said]
+    broken.write_text("#!/bin/sh\n[ $1 = --version ] && echo 'g++ 99' || exit 3\n")
+    assert come_of(tmp_path, SOURCE) == ["g++ ended with status 3 and said nothing"]
 
 
 WARNED = """template <typename T>
@@ -213,6 +221,18 @@ extern "C" cudaError_t freed(const float* x, float* out) {
     row<<<1, 1>>>(x, scratch);
     return cudaGetLastError();
 }
+__global__ void follow(const float* x, float* out) {
+    if (x[0] < 0) out[0] = *(const float*)-4;
+}
+__global__ void add(float* out) { atomicAdd(out + 100, 1); }
+extern "C" cudaError_t follows(const float* x, float* out) {
+    follow<<<1, 1>>>(x, out);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t adds(const float* x, float* out) {
+    add<<<1, 1>>>(out);
+    return cudaGetLastError();
+}
 extern "C" cudaError_t host(const float* x, float* out) {
     return x[3] > 0 ? cudaSuccess : cudaGetLastError();
 }
@@ -226,7 +246,12 @@ extern "C" cudaError_t host(const float* x, float* out) {
         ("sums", "line 9: reads total, to which the thread has given no value"),
         ("sums", "line 10: reads last[1], to which the thread has given no value"),
         ("freed", "line 5: a store of 4 bytes in memory that cudaFree has freed"),
-        ("host", "line 28, in the launcher: a load of 4 bytes in x, memory of the device"),
+        ("follows", "line 28: a load of 4 bytes outside every argument"),
+        (
+            "adds",
+            "line 30: an atomic operation of 4 bytes, 272 bytes past the end of out (128 bytes)",
+        ),
+        ("host", "line 40, in the launcher: a load of 4 bytes in x, memory of the device"),
     ],
 )
 def test_what_is_said_of_memory_that_is_not_the_threads_to_use(tmp_path, name, said):
@@ -236,3 +261,25 @@ def test_what_is_said_of_memory_that_is_not_the_threads_to_use(tmp_path, name, s
     except KernelError as error:
         assert name == "host" and said in str(error)
     assert any(finding.message.startswith(said) for finding in module.report.findings)
+
+
+KEEPS = """__device__ const float* kept;
+__global__ void keep(const float* x, float* out, int which) {
+    if (which == 0) kept = x;
+    if (which == 2) out[0] = kept[1];
+}
+"""
+
+
+@pytest.mark.parametrize("calls_between", [0, 1, 4])
+def test_a_pointer_that_was_kept_from_an_earlier_call_leads_nowhere(tmp_path, calls_between):
+    text = KEEPS + launcher(
+        "run", "const float* x, float* out, int which", "    keep<<<1, 1>>>(x, out, which);"
+    )
+    module = Module(text, tmp_path / "keeps.cu", checked=True)
+    for which in [0, *[1] * calls_between]:
+        module.run(torch.ones(32), torch.zeros(32), which)
+        assert module.report.clean
+    module.run(torch.ones(32), torch.zeros(32), 2)
+    (found,) = module.report.findings
+    assert found.message.startswith("line 4: a load of 4 bytes outside every argument"), found

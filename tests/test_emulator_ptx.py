@@ -155,6 +155,14 @@ def test_products_of_other_shapes(ptx):
         ('asm("add.sat.s32 %0, %0, 1;" : "+r"(x));', "`add.sat.s32` is not emulated"),
         ('asm("add.cc.u32 %0, %0, 1;" : "+r"(x));', "`add.cc.u32` is not emulated"),
         ('asm("exit;");', "`exit` is not emulated"),
+        (
+            'asm("red.async.relaxed.cluster.global.add.u32 [%0], 1, [%0];" :: "l"(0ll));',
+            "`red.async.relaxed.cluster.global.add.u32` is not emulated",
+        ),
+        (
+            'asm("st.async.weak.shared::cluster.b32 [%0], %0, [%0];" :: "r"(x));',
+            "`st.async.weak.shared::cluster.b32` is not emulated",
+        ),
         ('asm("add.s32 %0, %0;" : "+r"(x));', "`add.s32 %0, %0` cannot be read"),
         ('asm("ld.global.s32 %0, 12;" : "=r"(x));', "address `12` cannot be read"),
         ('asm(NAME : "=r"(x));', "whose text is not a string is not emulated"),

@@ -103,6 +103,28 @@ def test_every_way_to_declare_shared_memory(tmp_path, checked):
     assert not checked or module.report.clean, module.report
 
 
+FILL = """template <int N, bool B>
+__global__ void fill(float* x) { x[threadIdx.x] = N + B; }
+"""
+FILLS = """#include <fill.h>
+extern "C" cudaError_t run(float* x, cudaStream_t stream) {
+    fill < 1 << 3, (2 > 1) > /* not <<< */ <<<1, 2, 0, stream>>>(x);
+    launch(x + 2);
+    return cudaGetLastError();
+}
+"""
+
+
+def test_a_header_in_angle_brackets_that_is_beside_the_source(tmp_path):
+    """It may launch kernels, and a build with what it said before is not taken again."""
+    for value in (3, 4):
+        launch = f"inline void launch(float* x) {{ fill<{value}, 0><<<1, 1>>>(x); }}\n"
+        (tmp_path / "fill.h").write_text(FILL + launch)
+        x = torch.zeros(3)
+        Module(FILLS, tmp_path / "mine.cu").run(x)
+        assert x.tolist() == [9, 9, value]
+
+
 def test_lines_after_a_header_are_the_learners(tmp_path):
     (tmp_path / "shared.cuh").write_text(HEADER)
     wrong = KERNEL.replace("d = n;", "d = nothing;")

@@ -104,10 +104,14 @@ def test_ctrl_c_ends_a_call(checked):
 
 @pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
 def test_the_time_limit_holds_for_kernels_and_launchers(checked):
-    calls = [[name, [], 0.3, 0] for name in ("never_ends", "launcher_loops")]
+    names = ("never_ends", "launcher_loops", "prints_for_ever", "waits_for_a_later_block")
+    calls = [[name, [], 0.3, 0] for name in names]
     calls += [["hangs", [64], 0.3, 0]]
     for name, said, *_ in results(checked, *calls):
         assert f"line {line_of(name)}" in said and "still running when the time limit" in said
+        if name in ("never_ends", "waits_for_a_later_block"):
+            waits = "a thread block that has yet to run" in said
+            assert waits == (name == "waits_for_a_later_block"), said
 
 
 def test_a_thread_that_waits_in_a_loop_lets_the_others_run():

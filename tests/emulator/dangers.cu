@@ -98,6 +98,22 @@ extern "C" cudaError_t prints(const float* x) {
     print<<<1, 1>>>(x);
     return cudaGetLastError();
 }
+__global__ void print_for_ever() {
+    for (;;) printf("");  // prints_for_ever
+}
+extern "C" cudaError_t prints_for_ever(const float* x) {
+    print_for_ever<<<1, 1>>>();
+    return cudaGetLastError();
+}
+__device__ int turn;
+__global__ void wait_for_others() {
+    if (blockIdx.x == 0) while (atomicAdd(&turn, 0) == 0) {}  // waits_for_a_later_block
+    if (blockIdx.x == 1) atomicExch(&turn, 1);
+}
+extern "C" cudaError_t waits_for_a_later_block(const float* x) {
+    wait_for_others<<<2, 1>>>();
+    return cudaGetLastError();
+}
 __global__ void abort_in_kernel(const float* x) {
     if (x[0] == 0) abort();  // kernel_aborts
 }

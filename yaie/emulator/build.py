@@ -328,7 +328,8 @@ def _finish(job: subprocess.Popen[str]) -> str:
     _, errors = job.communicate()
     _jobs.discard(job)
     if job.returncode:
-        raise CompileError(_only_the_message(errors))
+        silent = f"{compiler()} ended with status {job.returncode} and said nothing"
+        raise CompileError(_only_the_message(errors) or silent)
     return errors
 
 
@@ -358,7 +359,7 @@ def _warnings_in(said: str, path: Path) -> str:
 _ON_THE_WAY = re.compile(
     r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
 )
-_ATTRIBUTE = re.compile(r"call to '\w+' declared with (?:attribute error|'error' attribute): ")
+_ATTRIBUTE = re.compile(r"call to '[^']+' declared with (?:attribute error|'error' attribute): ")
 _HEAD = re.compile(r".*: (warning|error|fatal error): |.*: (?:In .*|At global scope):$")
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ from yaie.emulator.shared import SharedArray, shared_arrays, static_bytes
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 GAP = 1 << 20  # unused bytes between two arguments
+EDGE = 1 << 23  # before the first and after the last
+# Of the last checked calls: their addresses stay taken, so a pointer that was kept leads nowhere.
+_past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
 ALIGNMENT = 512  # as cudaMalloc gives it
@@ -202,9 +206,10 @@ class Checker:
         found = spans(self._launcher, self._given)
         tables = [a for p, a in zip(self._launcher.wanted, self._given, strict=True) if p.table]
         sizes = [span.end - span.begin for span in found] + [8 * len(t or ()) for t in tables]
-        self._arena = mmap.mmap(-1, sum(size + GAP + ALIGNMENT for size in sizes) + GAP)
+        room = sum(size + GAP + ALIGNMENT for size in sizes) + 2 * EDGE
+        self._arena = mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._anchor = ctypes.c_char.from_buffer(self._arena)
-        self._cursor = ctypes.addressof(self._anchor)
+        self._cursor = ctypes.addressof(self._anchor) + EDGE
         for span in found:
             begin, size = span.begin, span.end - span.begin
             place = self._take(size, " and ".join(span.names), begin % 32, span.item)
@@ -250,7 +255,8 @@ class Checker:
             ctypes.memmove(original, here, size)
         runtime.checker().emulator_check_end()
         del self._anchor
-        self._arena.close()
+        self._arena.madvise(mmap.MADV_DONTNEED)  # gives its memory back
+        _past_arenas.append(self._arena)
 
     def report(self, stopped: runtime.RawFailure | None) -> Report:
         """What the checker noted; before the call is left."""

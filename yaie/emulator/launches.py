@@ -101,7 +101,9 @@ def _start_of_name(hidden: str, end: int) -> int:
             position -= 1
             character = hidden[position]
             bracket += (character in CLOSE) - (character in OPEN)
-            if not bracket:  # in brackets these may compare and shift
+            if hidden[position - 1 : position + 1] == "<<":  # a shift; to the right needs brackets
+                position -= 1
+            elif not bracket:  # in brackets these may compare
                 depth += {">": 1, "<": -1}.get(character, 0)
             if depth == 0:
                 break

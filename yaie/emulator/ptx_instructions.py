@@ -151,7 +151,7 @@ def _access(parts: list[str]) -> tuple[int, int, bool]:
     """(bytes of an element, elements, whether other threads may access it meanwhile)."""
     count = int(next((part[1:] for part in parts if part in ("v2", "v4")), 1))
     watched = {"volatile", "relaxed", "acquire", "release", "mmio"} & set(parts)
-    _refuse(parts, {"v8", "b128"})
+    _refuse(parts, {"v8", "b128", "async", "bulk"})
     return int(re.sub(r"\D", "", parts[-1])) // 8, count, bool(watched)
 
 
@@ -175,6 +175,7 @@ def _store(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 def _atomic(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     names = {"exch": "Exch", "cas": "CAS", "inc": "Inc", "dec": "Dec"}
     names |= {name: name.title() for name in ("add", "min", "max", "and", "or", "xor")}
+    _refuse(parts, {"async", "bulk"})
     operation = next((part for part in parts[1:] if part in names), None)
     if not operation:
         raise Unknown(f"`{'.'.join(parts)}` is not emulated")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yaie.emulator.text import functions as in_functions
+from yaie.emulator.text import without_directives
 
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _MARK = re.compile(r'^#line (\d+) "((?:[^"\\\n]|\\.)*)"\n?', re.MULTILINE)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+.*__(?:device|global)__", re.MULTILINE)
 _NAME = re.compile(r"\b(?!__\w+__\b|alignas\b|decltype\b|noexcept\b)([A-Za-z_]\w*)\s*\(")
@@ -23,6 +23,9 @@ _HOST = re.compile(
     r"\bstd::(vector|string|to_string|(?:unordered_)?(?:map|set)|list|deque|queue|stack|function|"
     r"thread|mutex|(?:unique|shared)_ptr|sort|cout|cerr)\b(?!\s*::)"
 )
+
+# Of the C library, what programs most often call in a kernel by mistake.
+_LIBRARY = {"rand", "srand", "qsort", "getenv", "exit", "fopen", "fclose", "fprintf", "sleep"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def refuse(code: str, hidden: str) -> None:
         code: the source with its headers and the `#line` marks that tell where each part is from.
         hidden: the same without comments and literals.
     """
-    plain = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), hidden)
+    plain = without_directives(hidden)
     macros = _MACRO.findall(hidden)
     if found := _SHARED.search(plain):
         problem = f"the __shared__ variable {found[1]} cannot be initialized where it is declared"
@@ -59,6 +62,7 @@ def refuse(code: str, hidden: str) -> None:
                 _fail(code, found.start(), problem, remedy)
     functions = list(_functions(plain, macros))
     on_host = {f.name for f in functions if not f.on_device and "constexpr" not in f.header}
+    on_host |= _LIBRARY
     on_host -= {f.name for f in functions if f.on_device}
     constants = _CONSTANT.findall(plain)
     for function in functions:
@@ -87,7 +91,8 @@ def _check_body(
         name = found[1]
         if name in on_host and not _declared(name, plain[function.begin : found.start()]):
             problem = f"{name} is a function of the host, which {who} cannot call"
-            _fail(code, found.start(), problem, "declare it __device__")
+            remedy = "there is none on a GPU" if name in _LIBRARY else "declare it __device__"
+            _fail(code, found.start(), problem, remedy)
     if found := _HOST.search(plain, *body):
         problem = f"std::{found[1]} is the host's, and {who} cannot use it"
         _fail(code, found.start(), problem, "use arrays and pointers")

@@ -24,7 +24,7 @@ from yaie.emulator.refused import refuse
 from yaie.emulator.text import closing, functions, hide, split_commas, without_comments
 from yaie.emulator.unset import declare_unset, report_bytes
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.MULTILINE)
 _EXTERN_SHARED = re.compile(
     r"\bextern\s+(?:__shared__|volatile\s+__shared__)\s+(?P<type>[^;{}=]*?)"
     r"\b(?P<name>\w+)\s*\[\s*\]\s*;"
@@ -66,7 +66,8 @@ class Rewritten:
 def rewrite(source: str, path: str | Path, checked: bool = False) -> Rewritten:
     """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
 
-    Headers included with quotes are looked for beside the file that includes them, then in csrc/.
+    Headers are looked for beside the file that includes them, then in csrc/; those that are not
+    there are the compiler's.
     In checked mode the checker knows of local variables without a first value, see unset.py.
     Raises SyntaxError, with path and line, for a launch that has no end, for a kernel that is
     called as a function, and for what `refused.py` finds.

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from operator import attrgetter, methodcaller
 from typing import Any
 
-from yaie.emulator.text import hide
+from yaie.emulator.text import hide, without_directives
 
 _address_of = methodcaller("data_ptr")
 _device_of, _dtype_of = attrgetter("device"), attrgetter("dtype")
@@ -205,7 +205,7 @@ def find_launchers(source: str, result: str = "cudaError_t") -> dict[str, Launch
     parameter of a type that Python cannot pass.
     """
     found = {}
-    hidden = hide(source)
+    hidden = without_directives(hide(source))
     for match in re.finditer(_DEFINITION.format(result), hidden):
         if not _is_extern(hidden[: match.start()].rstrip()):
             continue

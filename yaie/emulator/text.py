@@ -11,6 +11,7 @@ _SKIPPED = re.compile(
     r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
     re.DOTALL,
 )
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _BRACE = re.compile(r"\b(?:namespace(?:\s+[\w:]+)?|extern)\s*\{|[{}]")
 OPEN, CLOSE = "([{", ")]}"
 
@@ -18,6 +19,11 @@ OPEN, CLOSE = "([{", ")]}"
 def hide(source: str) -> str:
     """The source with comments and literals blanked: same length, same lines."""
     return _SKIPPED.sub(lambda found: _blank(found[0]), source)
+
+
+def without_directives(hidden: str) -> str:
+    """The same with the lines of the preprocessor blanked, and those that continue them."""
+    return _DIRECTIVE.sub(lambda found: _blank(found[0]), hidden)
 
 
 def without_comments(source: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from yaie.emulator.text import CLOSE, OPEN, hide, split_commas
+from yaie.emulator.text import CLOSE, OPEN, hide, split_commas, without_directives
 
 _WORD = (
     r"(?:unsigned|signed|char|short|int|long|float|double|bool|size_t|u?int(?:8|16|32|64)_t|uint|"
@@ -21,7 +21,6 @@ _DECLARATION = re.compile(
 )
 _DECLARATOR = re.compile(r"\s*[*\s]*(?:__restrict__\s+)?(\w+)\s*((?:\[[^\]]*\]\s*)*)")
 _BYTES = re.compile(r"(?<![\w.>:])(?:std::|::)?(mem(?:cpy|move|set))(?=\s*\()")
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
 def declare_unset(source: str) -> str:
@@ -30,7 +29,7 @@ def declare_unset(source: str) -> str:
     Left alone are the variables that stand directly in a `switch`, whose labels would jump over the
     object, and files with `goto`, which would too.
     """
-    plain = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), hide(source))
+    plain = without_directives(hide(source))
     if re.search(r"\bgoto\b", plain):
         return source
     pieces, end = [], 0

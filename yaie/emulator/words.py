@@ -147,9 +147,11 @@ _THIRD = "the third argument of <<<grid, thread_block, bytes>>> is their number"
 
 
 def _verb(raw: runtime.RawFailure) -> str:
+    access = runtime.ACCESSES[raw.access]
+    what = "an atomic operation" if access == "atomic" else f"a {access}"
     if not raw.size:  # of an access that the processor refused
-        return f"a {runtime.ACCESSES[raw.access]}"
-    return f"a {runtime.ACCESSES[raw.access]} of {raw.size} byte{'s' * (raw.size != 1)}"
+        return what
+    return f"{what} of {raw.size} byte{'s' * (raw.size != 1)}"
 
 
 def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
@@ -298,7 +300,10 @@ _WORDS = {
     ),
     "stack_overflow": lambda *_: "stack overflow: local arrays too large, or recursion",
     "division": lambda *_: "integer division by zero",
-    "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
+    "time_limit": lambda raw, *_: (
+        "still running when the time limit was over: an endless loop"
+        + ", or a wait for a thread block that has yet to run: they have no order" * bool(raw.text)
+    ),
     "assertion": lambda raw, *_: f"assertion failed: {_text(raw)}",
     "trap": lambda raw, *_: f"{_text(raw) or '__trap()'} was called",
     "interrupted": lambda *_: "interrupted",

@@ -77,13 +77,13 @@ void Checker::add_symbol(size_t offset, size_t size, const char* kernel, int id)
 const Range* Checker::find(uintptr_t address, size_t size) {
     if (last_found_ < ranges_.size()) {
         const Range& range = ranges_[last_found_];
-        if (address >= range.begin && address + size <= range.end) return &range;
+        if (range.holds(address, size)) return &range;
     }
     auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
                                   [](uintptr_t a, const Range& r) { return a < r.begin; });
     while (after != ranges_.begin()) {
         --after;
-        if (address + size <= after->end) {
+        if (after->holds(address, size)) {
             last_found_ = after - ranges_.begin();
             return &*after;
         }

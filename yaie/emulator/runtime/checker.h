@@ -27,6 +27,10 @@ struct Range {
     uint32_t since = 0;    // number of a team: none before it has written there
     int block = -1;        // of shared memory: whose, in the team
     uintptr_t origin = 0;  // where its cells begin, unless at `begin`
+
+    bool holds(uintptr_t address, size_t size) const {
+        return address - begin <= end - begin && size <= end - address;
+    }
 };
 
 // Ids of ranges that Python does not name; runtime.py has the same numbers.

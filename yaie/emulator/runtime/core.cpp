@@ -305,7 +305,13 @@ void Core::attend(const void* site) {
 }
 
 void Core::stop(Kind why, const void* site) {
-    fail(*this, failure_at(why, why == Kind::stack_overflow ? 719 : 702, site).of(*current));
+    Failure failure = failure_at(why, why == Kind::stack_overflow ? 719 : 702, site);
+    if (why == Kind::time_limit && waits_for_another_team()) failure.says("waits");
+    fail(*this, failure.of(*current));
+}
+
+bool Core::waits_for_another_team() {
+    return volume(launch->grid) > blocks.size() && current->polled && !owner(current->polled);
 }
 
 }  // namespace emulator

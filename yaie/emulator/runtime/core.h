@@ -206,6 +206,7 @@ class Core {
     void preempt();                   // lets the other threads run
     [[noreturn]] void stop(Kind why, const void* site);
     bool running() const { return current != nullptr; }
+    bool waits_for_another_team();  // the current thread, in a loop, for what the memory of all shows
     void thread_main();
 
     const Launch* launch = nullptr;

@@ -312,6 +312,7 @@ int emulator_print(const char* format, ...) {
     if (core) core->busy = 1;
     print_text(line);
     if (core) core->busy = 0;
+    if (core && core->attention) core->attend(__builtin_return_address(0));
     return length;
 }
 

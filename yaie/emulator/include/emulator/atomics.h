@@ -10,6 +10,7 @@
 namespace emulator {
 
 template <size_t size> struct Word;
+template <> struct Word<1> { using type = unsigned char; };
 template <> struct Word<2> { using type = unsigned short; };
 template <> struct Word<4> { using type = unsigned int; };
 template <> struct Word<8> { using type = unsigned long long; };
@@ -61,6 +62,18 @@ __attribute__((noinline)) EMULATOR_UNSEEN void atomic_store(T* address, T value)
     Bits bits;
     memcpy(&bits, &value, sizeof(T));
     __atomic_store_n(reinterpret_cast<Bits*>(address), bits, __ATOMIC_SEQ_CST);
+}
+
+// Reads alone; inlined, since the checker knows a volatile load by the caller's line. A thread that
+// asks again lets others run: in checked mode by the load itself.
+template <class T>
+EMULATOR_INLINE T atomic_load(const T* address) {
+    using Bits = typename Word<sizeof(T)>::type;
+    const Bits bits = *reinterpret_cast<const volatile Bits*>(address);
+#ifndef EMULATOR_CHECKED
+    emulator_poll(address, nullptr);
+#endif
+    return from_bits<T>(bits);
 }
 
 template <class T> struct Same { using type = T; };
