@@ -67,8 +67,7 @@ def test_the_same_is_found_with_clang(clang_cache, files, wanted):
 @pytest.fixture
 def fresh():
     """What is known of the compiler, forgotten before and after."""
-    known = (build.compiler, build.compiler_version, build.build_runtime, build.precompile)
-    known = (*known, build._prelude)
+    known = (build.compiler, build.compiler_version, build.build_runtime, build._prelude)
 
     def forget() -> None:
         for function in known:

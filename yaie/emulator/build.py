@@ -26,8 +26,9 @@ INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 
 _COMMON = ["-std=c++17", "-fPIC", "-pthread"]
-# With -O2 it would be no faster, and take a third longer to compile.
-_RUNTIME = ["-O1", "-fno-exceptions", "-ftls-model=global-dynamic"]
+_RUNTIME = ["-fno-exceptions", "-ftls-model=global-dynamic"]
+# What takes least to compile of those that make it no slower.
+_LEVELS = {"core": "-Og", "checker": "-O1"}
 # Warnings each of which most often tells of a mistake. The compiler's others are silent.
 WARNINGS = (
     *("uninitialized", "return-type", "parentheses", "tautological-compare", "type-limits"),
@@ -169,11 +170,11 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
     note = target.with_suffix(".warnings")
     with workers() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
-        if not target.exists():
-            shared.append(pool.submit(precompile, checked))
         built = build_once(target, compile_in)
         for part in shared:
             part.result()
+    if built.fresh and not _precompiled(checked):  # for the next one, while this one runs
+        threading.Thread(target=precompile, args=(checked,)).start()
     if note.exists():
         for row in note.read_text().splitlines():
             line, _, text = row.partition(" ")
@@ -189,7 +190,7 @@ def build_runtime(part: str) -> Path:
     """
     sources = [RUNTIME / f"{name}.cpp" for name in _SOURCES[part]]
     headers = sorted(RUNTIME.glob("*.h"))
-    options = [*_COMMON, *_RUNTIME]
+    options = [*_COMMON, *_RUNTIME, _LEVELS[part]]
     texts = [file.read_text() for file in (*sources, *headers)]
     key = content_hash(*texts, _headers(), compiler_version(), str(options))
     name = f"libemulator-{part}-{key}.so"
@@ -210,9 +211,11 @@ def build_runtime(part: str) -> Path:
     return build_once(_folder() / name, compile_in).path
 
 
-@cache
-def precompile(checked: bool) -> Path:
-    """Compile what every kernel includes, so that it is parsed once and not for each kernel."""
+def precompile(checked: bool) -> None:
+    """Compile what every kernel includes, so that it is parsed once and not for each kernel.
+
+    Nothing needs it: no error is raised.
+    """
     header = _prelude(checked)
 
     def compile_in(folder: Path) -> Path:
@@ -221,7 +224,8 @@ def precompile(checked: bool) -> Path:
         run_compiler([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
         return folder / "prelude.gch"
 
-    return build_once(header.with_name(f"{header.name}.gch"), compile_in).path
+    with suppress(OSError, RuntimeError):
+        build_once(header.with_name(f"{header.name}.gch"), compile_in)
 
 
 def _precompiled(checked: bool) -> list[str]:

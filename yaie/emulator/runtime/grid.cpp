@@ -1,6 +1,5 @@
 #include "grid.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,14 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <numeric>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "calls.h"
 #include "observer.h"
@@ -41,14 +34,14 @@ namespace {
 
 constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish before a core wakes
 
-std::mutex launch_mutex;  // one launch at a time
+pthread_mutex_t launch_mutex = PTHREAD_MUTEX_INITIALIZER;  // one launch at a time
 int last_error = 0;
 
-std::mutex failure_mutex;
+pthread_mutex_t failure_mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_failed = false;
 Failure first_failure;
 
-std::mutex text_mutex;
+pthread_mutex_t text_mutex = PTHREAD_MUTEX_INITIALIZER;
 std::string text;  // what kernels printed
 
 Grid* present = nullptr;
@@ -74,40 +67,42 @@ void work(Grid& grid) {
 class Pool {
   public:
     void run(Grid& grid, int helpers) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        while ((int)num_threads_ < helpers) {
-            std::thread([this, me = num_threads_] { serve(me); }).detach();
-            ++num_threads_;
+        {
+            Lock lock(mutex_);
+            for (pthread_t started; num_threads_ < helpers; ++num_threads_) {
+                pthread_create(&started, nullptr, serve, this);
+                pthread_detach(started);
+            }
+            grid_ = &grid;
+            wanted_ = running_ = helpers;
+            ++launch_;
+            pthread_cond_broadcast(&wake_);
         }
-        grid_ = &grid;
-        wanted_ = running_ = helpers;
-        ++launch_;
-        wake_.notify_all();
-        lock.unlock();
         work(grid);
-        lock.lock();
-        done_.wait(lock, [this] { return running_ == 0; });
+        Lock lock(mutex_);
+        while (running_) pthread_cond_wait(&done_, &mutex_);
     }
 
   private:
-    void serve(int me) {
-        uint64_t seen = 0;
-        std::unique_lock<std::mutex> lock(mutex_);
-        for (;;) {
-            wake_.wait(lock, [&] { return launch_ != seen && me < wanted_; });
+    static void* serve(void* pool) { static_cast<Pool*>(pool)->serve(); return nullptr; }
+    void serve() {
+        pthread_mutex_lock(&mutex_);
+        const int me = serving_++;
+        for (uint64_t seen = 0;;) {
+            while (launch_ == seen || me >= wanted_) pthread_cond_wait(&wake_, &mutex_);
             seen = launch_;
             Grid* grid = grid_;
-            lock.unlock();
+            pthread_mutex_unlock(&mutex_);
             work(*grid);
-            lock.lock();
-            if (--running_ == 0) done_.notify_one();
+            pthread_mutex_lock(&mutex_);
+            if (--running_ == 0) pthread_cond_signal(&done_);
         }
     }
 
-    std::mutex mutex_;
-    std::condition_variable wake_, done_;
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t wake_ = PTHREAD_COND_INITIALIZER, done_ = PTHREAD_COND_INITIALIZER;
     Grid* grid_ = nullptr;
-    int num_threads_ = 0, wanted_ = 0, running_ = 0;
+    int num_threads_ = 0, serving_ = 0, wanted_ = 0, running_ = 0;
     uint64_t launch_ = 0;
 };
 
@@ -169,7 +164,7 @@ std::string base_name(const char* kernel) {
 }
 
 void grid_failed(const Failure& failure) {
-    std::lock_guard<std::mutex> lock(failure_mutex);
+    Lock lock(failure_mutex);
     if (present) present->stop = true;
     if (has_failed) return;
     has_failed = true;
@@ -184,13 +179,13 @@ void stop_grid() {
 bool grid_stopped() { return present && present->stop; }
 
 bool given_up() {
-    std::lock_guard<std::mutex> lock(failure_mutex);
+    Lock lock(failure_mutex);
     const Kind kind = first_failure.kind;
     return has_failed && (kind == Kind::time_limit || kind == Kind::interrupted);
 }
 
 void set_error(int error) {
-    std::lock_guard<std::mutex> lock(failure_mutex);
+    Lock lock(failure_mutex);
     if (!last_error) last_error = error;
 }
 
@@ -201,7 +196,7 @@ void forget_errors() {
 }
 
 void print_text(const char* line) {
-    std::lock_guard<std::mutex> lock(text_mutex);
+    Lock lock(text_mutex);
     text += line;
 }
 
@@ -242,7 +237,7 @@ void emulator_cluster_dims(unsigned x, unsigned y, unsigned z) {
     }
     this_core->busy = 1;
     {
-        std::lock_guard<std::mutex> lock(failure_mutex);
+        Lock lock(failure_mutex);
         wanted_cluster = {x, y, z};
     }
     stop_grid();
@@ -262,7 +257,7 @@ int emulator_launch(const Launch* launch) {
     if (in_launcher() && must_stop(why)) {
         abandon_call(failure_at(why, 702, __builtin_return_address(0)));
     }
-    std::lock_guard<std::mutex> lock(launch_mutex);
+    Lock lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
@@ -325,7 +320,7 @@ void emulator_trap() {
 }
 
 int emulator_get_last_error() {
-    std::lock_guard<std::mutex> lock(failure_mutex);
+    Lock lock(failure_mutex);
     const int error = last_error;
     last_error = 0;
     return error;
@@ -352,7 +347,7 @@ int emulator_failure(Failure* failure) {
 
 // Moves what kernels printed into `to`; returns its length.
 size_t emulator_take_text(char* to, size_t size) {
-    std::lock_guard<std::mutex> lock(text_mutex);
+    Lock lock(text_mutex);
     const size_t length = text.size();
     if (length <= size) {
         memcpy(to, text.data(), length);

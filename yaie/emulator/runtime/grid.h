@@ -1,6 +1,8 @@
 // A launch: distributes its thread blocks over the cores, and keeps its errors and settings.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <string>
 
@@ -8,6 +10,16 @@
 #include "failure.h"
 
 namespace emulator {
+
+// Those of the standard library would take longer to compile than what they keep apart.
+class Lock {
+  public:
+    explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+    ~Lock() { pthread_mutex_unlock(&mutex_); }
+
+  private:
+    pthread_mutex_t& mutex_;
+};
 
 struct Settings {
     Schedule schedule;

@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -124,8 +123,8 @@ int refuse(const Launch& launch, const void* site) {
 void refuse_running(int error, const char* words, ...) {
     this_core->busy = 1;
     {
-        static std::mutex one_core;
-        std::lock_guard<std::mutex> lock(one_core);
+        static pthread_mutex_t one_core = PTHREAD_MUTEX_INITIALIZER;
+        Lock lock(one_core);
         char launched[128], why[128];
         words_of(*this_core->launch, launched, sizeof(launched));
         va_list values;
