@@ -41,6 +41,11 @@ void report_volatile(void* address, size_t size, Access kind, const void* site) 
     report(address, size, kind, site, Manner::is_volatile);
 }
 
+template <class... Places>
+void report_stores(const void* site, Places*... places) {
+    (report(places, sizeof(Places), Access::store, site), ...);
+}
+
 }  // namespace
 
 #define HOOK(name, report, size, kind)                                                        \
@@ -91,30 +96,19 @@ void* __tsan_memset(void* to, int value, size_t size) {
     return memset(to, value, size);
 }
 // The linker gives calls of the C library's functions these names.
-#define PART(function, T, Part)                                                               \
-    T __wrap_##function(T x, Part* part) {                                                    \
-        report(part, sizeof(Part), Access::store, __builtin_return_address(0));               \
-        return function(x, part);                                                             \
+#define STORING(T, function, parameters, arguments, ...)                                      \
+    T __wrap_##function parameters {                                                          \
+        report_stores(__builtin_return_address(0), __VA_ARGS__);                              \
+        return function arguments;                                                            \
     }
-PART(modff, float, float)
-PART(modf, double, double)
-PART(frexpf, float, int)
-PART(frexp, double, int)
-#define REMQUO(function, T)                                                                    \
-    T __wrap_##function(T x, T y, int* part) {                                                \
-        report(part, sizeof(int), Access::store, __builtin_return_address(0));                \
-        return function(x, y, part);                                                          \
-    }
-REMQUO(remquof, float)
-REMQUO(remquo, double)
-#define SINCOS(function, T)                                                                   \
-    void __wrap_##function(T x, T* sine, T* cosine) {                                         \
-        report(sine, sizeof(T), Access::store, __builtin_return_address(0));                  \
-        report(cosine, sizeof(T), Access::store, __builtin_return_address(0));                \
-        function(x, sine, cosine);                                                            \
-    }
-SINCOS(sincosf, float)
-SINCOS(sincos, double)
+STORING(float, modff, (float x, float* whole), (x, whole), whole)
+STORING(double, modf, (double x, double* whole), (x, whole), whole)
+STORING(float, frexpf, (float x, int* exponent), (x, exponent), exponent)
+STORING(double, frexp, (double x, int* exponent), (x, exponent), exponent)
+STORING(float, remquof, (float x, float y, int* times), (x, y, times), times)
+STORING(double, remquo, (double x, double y, int* times), (x, y, times), times)
+STORING(void, sincosf, (float x, float* sine, float* cosine), (x, sine, cosine), sine, cosine)
+STORING(void, sincos, (double x, double* sine, double* cosine), (x, sine, cosine), sine, cosine)
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

@@ -11,23 +11,18 @@ constexpr uint64_t undefined = ~0ull;  // a NaN in every floating-point format
 
 // The lane that a shuffle reads, by the rules of the CUDA programming guide.
 uint32_t source_lane(const Thread& thread) {
-    const int lane = (int)thread.lane(), width = thread.width;
+    const int lane = (int)thread.lane(), width = thread.width, by = thread.parameter;
     const int first = lane & ~(width - 1), last = first + width - 1;
+    int source = lane ^ by;
     switch (thread.operation) {
-        case Collective::shuffle: return (uint32_t)(first + (thread.parameter & (width - 1)));
-        case Collective::shuffle_up: {
-            const int source = lane - thread.parameter;
-            return (uint32_t)(source < first ? lane : source);
-        }
-        case Collective::shuffle_down: {
-            const int source = lane + thread.parameter;
-            return (uint32_t)(source > last ? lane : source);
-        }
-        default: {
-            const int source = lane ^ thread.parameter;
-            return (uint32_t)(source > last || source > 31 || source < 0 ? lane : source);
-        }
+        case Collective::shuffle: return (uint32_t)(first + (by & (width - 1)));
+        case Collective::shuffle_up: source = lane - by; break;
+        case Collective::shuffle_down: source = lane + by; break;
+        default: break;
     }
+    const bool up = thread.operation == Collective::shuffle_up;
+    const bool outside = up ? source < first : source > last || source < 0 || source > 31;
+    return (uint32_t)(outside ? lane : source);
 }
 
 bool is_shuffle(Collective operation) {

@@ -38,42 +38,44 @@ EMULATOR_INLINE unsigned lane() { return thread() % 32; }
 // ------------------------------------------------------------------------------ arithmetic
 
 inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
-inline double flushed(double x) { return x; }
 template <class T> T flushed(T x) { return x; }
 inline float saturated(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }  // NaN becomes 0
 template <class T> T saturated(T x) { return T(saturated((float)x)); }
+template <class F> Pair<F> saturated(Pair<F> a) { return {saturated(a.x), saturated(a.y)}; }
 
+using std::abs;
+using std::fma;
+using std::sqrt;
+using ::max;
+using ::min;
 template <class T> T min(T a, T b) { return b < a ? b : a; }
 template <class T> T max(T a, T b) { return a < b ? b : a; }
-inline float min(float a, float b) { return fminf(a, b); }
-inline float max(float a, float b) { return fmaxf(a, b); }
-inline double min(double a, double b) { return ::fmin(a, b); }
-inline double max(double a, double b) { return ::fmax(a, b); }
-template <class T> T abs(T a) { return a < T(0) ? T(-a) : a; }
-inline float abs(float a) { return fabsf(a); }
-inline double abs(double a) { return ::fabs(a); }
+template <class T> T abs(T a) { return a < 0 ? T(-a) : a; }
+template <class T> T rcp(T x) { return T(1) / x; }
+template <class T> T copysign(T sign, T x) { return std::copysign(x, sign); }
+template <class F> Small<F> min(Small<F> a, Small<F> b) { return __hmin(a, b); }
+template <class F> Small<F> max(Small<F> a, Small<F> b) { return __hmax(a, b); }
+template <class F> Small<F> abs(Small<F> a) { return __habs(a); }
+template <class F> Small<F> fma(Small<F> a, Small<F> b, Small<F> c) { return __hfma(a, b, c); }
+template <class F> Pair<F> min(Pair<F> a, Pair<F> b) { return __hmin2(a, b); }
+template <class F> Pair<F> max(Pair<F> a, Pair<F> b) { return __hmax2(a, b); }
+template <class F> Pair<F> abs(Pair<F> a) { return __habs2(a); }
+template <class F> Pair<F> fma(Pair<F> a, Pair<F> b, Pair<F> c) { return __hfma2(a, b, c); }
 
-inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
-inline __half fma(__half a, __half b, __half c) {
-    return __half((double)(float)a * (float)b + (float)c);
-}
-inline __nv_bfloat16 fma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
-    return __nv_bfloat16((double)(float)a * (float)b + (float)c);
-}
-template <class T> T fma(T a, T b, T c) { return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y)}; }
-
-inline float ex2(float x) { return exp2f(x); }
-inline float lg2(float x) { return log2f(x); }
-inline float rcp(float x) { return 1.0f / x; }
-inline double rcp(double x) { return 1.0 / x; }
-inline float rsqrt(float x) { return rsqrtf(x); }
-inline float sqrt(float x) { return sqrtf(x); }
-inline double sqrt(double x) { return ::sqrt(x); }
-inline float sin(float x) { return sinf(x); }
-inline float cos(float x) { return cosf(x); }
-inline float tanh(float x) { return tanhf(x); }
-inline float copysign(float sign, float x) { return copysignf(x, sign); }
+// In float, of a number of any width or of a pair.
+#define EMULATOR_FUNCTION(name, value)                                                        \
+    template <class T> T name(T given) {                                                      \
+        const float x = (float)given;                                                         \
+        return T(value);                                                                      \
+    }                                                                                         \
+    template <class F> Pair<F> name(Pair<F> a) { return {name(a.x), name(a.y)}; }
+EMULATOR_FUNCTION(ex2, exp2f(x))
+EMULATOR_FUNCTION(lg2, log2f(x))
+EMULATOR_FUNCTION(rsqrt, rsqrtf(x))
+EMULATOR_FUNCTION(sin, sinf(x))
+EMULATOR_FUNCTION(cos, cosf(x))
+EMULATOR_FUNCTION(tanh, tanhf(x))
+#undef EMULATOR_FUNCTION
 
 // A shift by the width or more leaves nothing but the sign.
 template <class T> T shl(T a, uint32_t count) { return count < sizeof(T) * 8 ? a << count : 0; }
