@@ -7,7 +7,7 @@ import torch
 from emulated import launcher
 
 from yaie.build import jit
-from yaie.emulator.checks import _is_update
+from yaie.emulator.checks import _counts, _is_update
 from yaie.emulator.runtime import ORDERS, settings
 
 KERNEL = """__global__ void k{0}(const float* x, volatile float* out, int* lock) {{
@@ -92,3 +92,10 @@ def test_which_lines_update_what_they_read():
         assert _is_update(line), line
     for line in ("*turn = next;", "while (*turn != me); *turn = me + 1;", "s[i + k] = t[j + k];"):
         assert not _is_update(line), line
+
+
+def test_which_updates_count_even_if_two_store_the_same_value():
+    for line in ("++*v;", "v[0] += 3;", "*v = *v + 1;", "a[i] = 2 * a[i];"):
+        assert _counts(line), line
+    for line in ("*v |= 1;", "v[0] = fmaxf(v[0], x);", "if (!*v) *v = 1;", "*v = *v & mask;"):
+        assert not _counts(line), line

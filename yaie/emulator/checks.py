@@ -14,7 +14,7 @@ from pathlib import Path
 
 from yaie.emulator import runtime
 from yaie.emulator.elements import Memory, name_of
-from yaie.emulator.lines import Lines
+from yaie.emulator.lines import Lines, Place
 from yaie.emulator.words import sentence
 
 LIMITS = (
@@ -254,6 +254,9 @@ def make_report(
     addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
     lines = Lines(library, addresses)
     raw = [f for f in raw if not _waits_for_its_turn(f, lines, source)]
+    for failure in raw:
+        if failure.text == b"lost" and _counts(_row(lines.place(failure.site), source)):
+            failure.kind = runtime.KINDS.index("race")  # two that add 1 store the same value
     findings = merge([describe(failure, lines, memories, source) for failure in raw])
     truncated = bool(runtime.checker().emulator_counters_truncated())
     untracked = [name_of(number, memories) for number in runtime.untracked()]
@@ -272,13 +275,28 @@ def _is_update(line: str) -> bool:
     )
 
 
+def _counts(line: str) -> bool:
+    """Whether an update has another result if it is made twice: a sum has, a maximum has not."""
+    values = [value for place, value in _ASSIGNED.findall(line) if place in value]
+    return bool(re.search(r"\+\+|--|[-+*/%]=", line)) or any(
+        re.search(r"[-+*/%]", value) and not re.search(r"max|min|[|&]", value) for value in values
+    )
+
+
+def _row(place: Place, source: str) -> str:
+    """The text of a line of the source; "" if it is a header's."""
+    if "#line" in source:  # its lines are those of the file that it was made of
+        source = Path(place.file).read_text() if Path(place.file).is_file() else ""
+    rows = source.splitlines()
+    return rows[place.line - 1] if not place.header and 0 < place.line <= len(rows) else ""
+
+
 def _waits_for_its_turn(raw: runtime.RawFailure, lines: Lines, source: str) -> bool:
     """Whether a volatile store follows a load of its address, but does not compute on what it read:
     `while (*turn != me); *turn = me + 1;` loses nothing."""
     if raw.text != b"lost" or str(raw.block) == str(raw.other_block):
         return False
-    place, rows = lines.place(raw.site), source.splitlines()
-    return bool(place.header) or not _is_update(rows[place.line - 1])
+    return not _is_update(_row(lines.place(raw.site), source))
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:

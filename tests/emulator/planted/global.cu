@@ -208,6 +208,7 @@ __global__ void k(const float* x, float* out, int* state, float* total, float* o
         volatile int* flags = state + 1;
         own[ticket] = x[ticket];
         __threadfence();
+        //! race? @own:
         flags[ticket] = 1;
         float sum = 0;
         for (int b = ticket - 1; b >= 0; --b) {
@@ -220,7 +221,7 @@ __global__ void k(const float* x, float* out, int* state, float* total, float* o
                 sum += total[b];  // @total
                 break;
             }
-            sum += own[b];
+            sum += own[b];  // @own
         }
         before = sum;
         total[ticket] = sum + x[ticket];

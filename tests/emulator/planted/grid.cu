@@ -35,6 +35,29 @@ RUN
     cudaFree(scratch);
 END
 
+//: flag
+// A fence for the thread block alone orders nothing for another one that runs at the same time.
+//= (out[0] == x[1]) & (out[1] == x[1])
+__global__ void k(const float* x, float* out, int* flag) {
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        out[1] = x[1];
+        __threadfence();
+        //! race @read: __threadfence_block();
+        atomicExch(flag, 1);
+    } else {
+        while (atomicAdd(flag, 0) == 0) {}
+        __threadfence();
+        //! race @read:
+        out[0] = out[1];  // @read
+    }
+}
+RUN
+    int* flag = (int*)out + 8;
+    void* arguments[] = {&x, &out, &flag};
+    cudaLaunchCooperativeKernel((void*)k, dim3(2), dim3(32), arguments, 0, stream);
+END
+
 //: not_together
 //= (out[:64] == x[:64]).all()
 __global__ void k(const float* x, float* out) {

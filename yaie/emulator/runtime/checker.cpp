@@ -99,6 +99,11 @@ void Checker::begin_launch() {
     order_.begin_launch();
 }
 
+bool Checker::arrays_have_owners() {
+    return std::none_of(symbols_.begin(), symbols_.end(),
+                        [](const SharedSymbol& symbol) { return symbol.kernel.empty(); });
+}
+
 // Makes ranges of the shared arrays of this launch. The compiled file holds the arrays of all its
 // kernels side by side, so only those that this kernel can access are added.
 void Checker::add_shared(const Core& core) {
@@ -142,7 +147,7 @@ Shadow* Checker::variable_shadow(const Range& segment) {
 void Checker::begin_block(Core& core) {
     if (next_block_ == first_block_) add_shared(core);
     teams_.push_back(core.team_number);
-    order_.begin_block(core.slots);
+    order_.begin_block(core.slots, core.pitch);
     begin_async(core);
     if (loaded_.size() < core.slots) loaded_.resize(core.slots);
     updates_.assign(core.slots, Update());

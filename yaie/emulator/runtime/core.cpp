@@ -202,7 +202,8 @@ void Core::poll(const void* address, const void* site) {
     if (address && address != std::exchange(current->polled, address)) return;
     current->site = site;
     async.tick(true);
-    yield();
+    const bool varies = checking && async.order() == Order::random;
+    for (uint64_t turns = varies ? async.random() % 3 : 1; turns > 0; --turns) yield();
 }
 
 void Core::end_thread(Thread* thread) {

@@ -2,7 +2,8 @@
 //
 // A launch is spread over OS threads, a core each. A core runs one team after another: the thread
 // blocks that live together, which are one, those of a cluster or, of a cooperative launch, those of
-// the grid. A checked launch has one core, so that its events have one order.
+// the grid. A checked launch has one core, so that its events have one order; in order "random" its
+// teams are several thread blocks, so that one sees what another has done so far.
 //
 //     kernel<<<4, 3>>>()        grid.cpp; what a GPU would refuse, limits.cpp refuses
 //           │
@@ -143,7 +144,8 @@ inline uint32_t pitch_of(const Launch& launch, uint32_t threads, bool alone) {
 inline uint64_t volume(uint3 extent) { return (uint64_t)extent.x * extent.y * extent.z; }
 
 inline uint64_t team_size(const Launch& launch) {  // thread blocks
-    return volume(launch.cooperative ? launch.grid : launch.cluster);
+    const uint64_t clusters = launch.together ? launch.together : 1;
+    return launch.cooperative ? volume(launch.grid) : volume(launch.cluster) * clusters;
 }
 
 // The lanes whose bits are set, in their order.

@@ -2,6 +2,7 @@
 // them, checker.h overrides them.
 
 EVENT(void, begin_launch, ())
+EVENT(bool, arrays_have_owners, ())  // each shared array is of a kernel, none of the file
 EVENT(void, begin_block, (Core& core))  // or several that live together
 EVENT(void, end_block, (Core& core))
 

@@ -129,7 +129,22 @@ int num_cores() {
     return available;
 }
 
-void run_grid(const Launch& launch) {
+// How many clusters a team has in order "random", if the kernel's shared arrays can be kept apart.
+uint32_t clusters_together(const Launch& launch) {
+    if (settings.schedule.order != Order::random || launch.cooperative || settings.most_blocks ||
+        !observer->arrays_have_owners()) {
+        return 1;
+    }
+    const uint64_t clusters = volume(launch.grid) / volume(launch.cluster);
+    uint32_t most = (uint32_t)(2048 / pitch_of(launch, (uint32_t)volume(launch.thread_block), false) /
+                               volume(launch.cluster));
+    for (most = most < 4 ? most : 4; most > 1 && clusters % most; --most) {}
+    return most;
+}
+
+void run_grid(const Launch& given) {
+    Launch launch = given;
+    if (launch.checked && observer) launch.together = clusters_together(launch);
     const uint64_t team = team_size(launch), all = volume(launch.grid) / team;
     const uint64_t most = (settings.most_blocks + team - 1) / team;
     Grid grid{&launch, settings.schedule, all, most && most < all ? most : all};

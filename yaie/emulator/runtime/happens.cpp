@@ -49,8 +49,9 @@ void HappensBefore::begin_launch() {
     block_ = (size_t)-1;
 }
 
-void HappensBefore::begin_block(uint32_t num_threads) {
+void HappensBefore::begin_block(uint32_t num_threads, uint32_t pitch) {
     ++block_;
+    pitch_ = pitch;
     known_.assign((size_t)num_threads * 32, 0);
     used_.assign(num_threads, 0);
     if (more_.size() < num_threads) more_.resize(num_threads);
@@ -140,6 +141,7 @@ void HappensBefore::barrier(uint32_t first, uint32_t end) {
         join(all.acquired, seen_by(thread));
         join(all, thread);
     }
+    all.all_fenced = !all.fenced.is_empty();  // what one has fenced holds for all, as above
     for (uint32_t thread = first; thread < end; ++thread) more(thread) = all, advance(thread);
 }
 
@@ -222,10 +224,11 @@ HappensBefore::Object& HappensBefore::at(uintptr_t address, bool until_end) {
 void HappensBefore::acquire(uint32_t thread, uintptr_t address, bool until_end) {
     if (!any_released_) return;
     const Object& object = at(address, until_end);
-    if (object.released.is_empty() && object.released_here.is_empty()) return;
+    if (object.released.is_empty() && object.released_here.empty()) return;
     More& one = more(thread);
     join(one.pending, object.released);
-    one.pending.here.join(object.released_here);
+    const size_t own = thread / pitch_;
+    if (own < object.released_here.size()) one.pending.here.join(object.released_here[own]);
 }
 
 void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) {
@@ -243,8 +246,10 @@ void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) 
     publish(all_fenced_);
     if (!own) return;
     publish(more_[thread].fenced);
-    object.released_here.join(more_[thread].fenced_here);
-    object.released_here.add(thread, time);
+    const size_t block = thread / pitch_;
+    if (block >= object.released_here.size()) object.released_here.resize(block + 1);
+    object.released_here[block].join(more_[thread].fenced_here);
+    object.released_here[block].add(thread, time);
 }
 
 }  // namespace emulator

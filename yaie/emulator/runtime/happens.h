@@ -52,7 +52,7 @@ struct Knowledge {
 class HappensBefore {
   public:
     void begin_launch();
-    void begin_block(uint32_t num_threads);
+    void begin_block(uint32_t num_threads, uint32_t pitch);  // `pitch` of each thread block
 
     // The time of an access. That of an atomic or a volatile access is earlier than that of others
     // between the same two synchronizations: it may itself release, what others have not.
@@ -104,7 +104,7 @@ class HappensBefore {
     struct Object {  // an address at which something was released
         size_t block = 0;
         Knowledge released;
-        Seen released_here;
+        std::vector<Seen> released_here;  // to each thread block of the team, by its own threads
     };
 
     More& more(uint32_t thread);
@@ -115,6 +115,7 @@ class HappensBefore {
     std::vector<uint32_t> known_;  // [thread][lane of its warp]; times up to floor_ mean nothing
     uint32_t floor_ = 0;           // everything up to this time has been seen by all threads
     uint32_t highest_ = 2;         // the latest time of a thread
+    uint32_t pitch_ = 1;
     std::vector<uint8_t> used_;    // whether a thread has More
     std::vector<More> more_;
     std::vector<uint32_t> with_more_;

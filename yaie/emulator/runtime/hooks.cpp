@@ -37,6 +37,7 @@ void report_volatile(void* address, size_t size, Access kind, const void* site) 
         const bool updates = kind != Access::load && me.polled == address;
         const bool delayed = updates && (me.linear ^ me.linear >> 5) & 1;
         for (int i = kind == Access::load ? 1 : delayed ? 8 : 0; i > 0; --i) core->poll(address, site);
+        if (kind == Access::store && core->async.order() == Order::random) core->poll(nullptr, site);
     }
     report(address, size, kind, site, Manner::is_volatile);
 }

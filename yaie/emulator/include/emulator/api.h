@@ -21,6 +21,7 @@ struct Launch {
     bool cooperative;  // all thread blocks run together, and may wait for each other
     uint3 cluster;     // those that reach each other's shared memory, and run together in any launch
     bool has_cluster;  // the launch says so itself
+    uint32_t together;  // how many clusters run together though none waits for another; 0: one
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.
