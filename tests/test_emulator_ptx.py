@@ -221,3 +221,28 @@ extern "C" cudaError_t run(int* out, int x, int y, cudaStream_t s) {
     out = torch.zeros(2, dtype=INT)
     Module(text, Path("macros.cu")).run(out, 40, 2)
     assert out.tolist() == [43, 41]
+
+
+HALVES = r"""#include <cuda_fp16.h>
+__global__ void f(__half* x, __half2* pairs) {
+    unsigned short one;
+    unsigned two;
+    asm("ex2.approx.f16 %0, %1;" : "=h"(one) : "h"(__half_as_ushort(x[0])));
+    x[1] = __ushort_as_half(one);
+    asm("ex2.approx.f16x2 %0, %1;" : "=r"(two) : "r"(*(unsigned*)&pairs[0]));
+    *(unsigned*)&pairs[1] = two;
+    asm("min.f16x2 %0, %1, %2;" : "=r"(two) : "r"(*(unsigned*)&pairs[0]), "r"(two));
+    *(unsigned*)&pairs[2] = two;
+}
+extern "C" cudaError_t run(__half* x, __half2* pairs) {
+    f<<<1, 1>>>(x, pairs);
+    return cudaGetLastError();
+}
+"""
+
+
+def test_functions_of_halves_and_pairs():
+    x, pairs = torch.tensor([1.5, 0]).half(), torch.tensor([2, -1, 0, 0, 0, 0]).half()
+    Module(HALVES, Path("mine.cu")).run(x, pairs)
+    assert x[1] == (2**1.5 * torch.ones(1)).half()
+    assert pairs.tolist() == [2, -1, 4, 0.5, 2, -1]
