@@ -1,5 +1,5 @@
 // Exercise 18.1: The online softmax of a warp.
-// Your part begins in line 50 of this file.
+// Your part begins in line 51 of this file.
 //
 // A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. Walk over the
 // keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`
@@ -13,7 +13,8 @@
 // - `dot(q_row, k_row)`: returns the dot product to all 32 lanes
 // - `sum.multiply(factor)`, `sum.add(factor, row)`: multiplies a row; adds factor × row
 // - `sum.store(to, head_dim, factor)`: writes factor × the row from `to` on
-// - `sequence.place(key, flash.block_size)`: returns int64, which row of k and v the key is
+// - `sequence.place(key, flash.block_size)`: returns int, which row of k and v the key is; times the
+//   int64 strides it is an int64
 // - `flash.k`, `flash.v`, `flash.k_stride`, `flash.v_stride`: the tensors, and the elements from one
 //   row to the next
 // - `head_start`: where the KV head begins in such a row

@@ -3,8 +3,8 @@
 In Python, with two functions that are there: paged_attention computes each sequence's attention
 over the tokens that its table names, merge_states merges two partial states. Let each sequence
 attend to its own tokens, which come after the shared blocks, and all sequences together to the
-shared ones, with one call of `attention`. Then merge. shared_len may be 0, and a sequence may
-have no tokens of its own.
+shared ones, in one call of the argument `attention`. Pass `attention` to paged_attention as well.
+Then merge. shared_len may be 0, and a sequence may have no tokens of its own.
 
 You have
 - `q`: `[batch, heads, head_dim]`, a query for each sequence

@@ -27,7 +27,7 @@ __global__ void block_sums(const T* x, float* out) {
     extern __shared__ float partial[];  // one number per thread
     int i = threadIdx.x, threads = blockDim.x;
     partial[i] = to_float(x[(size_t)blockIdx.x * threads + i]);
-    // exercise 15.5 begin: the tree: the place 2 × step × i takes in the one `step` after it
+    // exercise 15.5 begin: the tree, whose additions threads 0, 1, 2, … make
     for (int step = 1; step < threads; step *= 2) {
         __syncthreads();
         int place = 2 * step * i;

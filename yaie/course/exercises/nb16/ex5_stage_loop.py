@@ -75,10 +75,13 @@ def see_waits(see: Observer, stages: int, products: Sequence[float]) -> None:
     problem = ""
     if late:
         problem = (
-            f"come too early: tile {late[0]} is waited for {products[late[0]]:g} products after "
-            f"its copy was started, expected {least[late[0]]}"
+            f"come too early: tile {late[0]} is waited for after {products[late[0]]:g} of the "
+            f"{least[late[0]]} products that its copy can overlap"
         )
-    because = f"With {stages} stages, {stages - 1} copies are in flight while a tile is multiplied."
+    because = (
+        f"With {stages} stages, {stages - 1} copies are in flight while a tile is multiplied. Start "
+        "the copy of tile t + STAGES - 1 right after the barrier, before the products of tile t."
+    )
     see.note("the waits", products, problem, because)
 
 

@@ -21,6 +21,7 @@ OTHERS = (
     Problem(((33, 33), (3, 35), (40, 40)), dim=16, causal=True, suffix="f16"),
     Problem(((150, 150),), dim=16, causal=True, suffix="f16"),
     Problem(((40, 20),), dim=16, causal=True, suffix="f16"),
+    Problem(((50, 50),), heads=3, kv_heads=1, dim=16, causal=True, suffix="f16"),  # 2 tiles
     Problem(((50, 70), (0, 5), (3, 0)), heads=4, kv_heads=1, dim=16, causal=True, suffix="f16"),
     Problem(((2, 0),), dim=16, suffix="f16"),
     Problem(((35, 60), (1, 17)), heads=4, kv_heads=2, dim=16, causal=True, block_size=16,
