@@ -79,8 +79,8 @@ def see_waits(see: Observer, stages: int, products: Sequence[float]) -> None:
             f"{least[late[0]]} products that its copy can overlap"
         )
     because = (
-        f"With {stages} stages, {stages - 1} copies are in flight while a tile is multiplied. Start "
-        "the copy of tile t + STAGES - 1 right after the barrier, before the products of tile t."
+        f"With {stages} stages, {stages - 1} copies are in flight while a tile is multiplied. "
+        "Start the copy of tile t + STAGES - 1 after the barrier, before the products of tile t."
     )
     see.note("the waits", products, problem, because)
 
