@@ -7,7 +7,7 @@ import torch
 from launches import HALVES, each_device, near, same_in_each_order
 
 from yaie.build import jit
-from yaie.course.lessons import contributing, reading
+from yaie.course.lessons import reading, rules
 from yaie.course.lessons.reading import BLOCK_SIZE, HEAD_SIZE, NUM_THREADS, PARTITION_SIZE
 
 FILE = jit.CSRC / "vllm_style" / "paged_attention.cu"
@@ -108,6 +108,6 @@ def test_the_answers_are_true_of_the_kernel():
 
 def test_the_rules_are_those_of_contributing():
     said = (jit.CSRC.parent / "CONTRIBUTING.md").read_text()
-    for name in ("kernel_cases.py", "registry.py", "tensor parallelism", *contributing.TOOLS):
+    for name in ("kernel_cases.py", "registry.py", "tensor parallelism", *rules.TOOLS):
         assert name in said or name == "memcheck", name  # compute-sanitizer's own choice
-    assert all((jit.CSRC.parent / file).is_file() for file in contributing.SEVERAL_GPUS)
+    assert all((jit.CSRC.parent / file).is_file() for file in rules.SEVERAL_GPUS)

@@ -6,8 +6,8 @@ version 2 launches and keeps, and which names stand for what. The constants in t
 those that the launchers compile it with.
 
 You have
-- `HEAD_SIZE`, `BLOCK_SIZE`, `NUM_THREADS`, `PARTITION_SIZE`: 64, 16, 128 and 512: the kernel's
-  template arguments in the launchers
+- `HEAD_SIZE`, `BLOCK_SIZE`, `PARTITION_SIZE`: 64, 16 and 512: template arguments of the kernel in
+  the launchers; the fourth, the threads of a thread block, is 128
 - `WARP_SIZE`, `NUM_WARPS`, `THREAD_GROUP_SIZE`: 32, 4 and 2, which follow
 - `X`: 4: `x` of the key cache, the floats in 16 bytes
 - `block_table`: a list of ints: the sequence's row of `block_tables`
@@ -44,7 +44,7 @@ def tokens_of(thread: int, seq_len: int, partition: int | None = None) -> list[i
     Tokens at `seq_len` and after it do not count: their scores are dropped.
 
     Args:
-        thread: threadIdx.x, from 0 to NUM_THREADS - 1.
+        thread: threadIdx.x, from 0 to 127.
         seq_len: tokens of the sequence.
         partition: blockIdx.z of version 2; None for version 1.
     """
@@ -70,8 +70,9 @@ def version_two(seq_lens: Sequence[int], num_heads: int, max_seq_len: int) -> tu
         max_seq_len: what the launcher is told; at least 1, and no sequence is longer.
 
     Returns:
-        the thread blocks of paged_attention_v2_kernel that compute something; all that it launches;
-        the numbers in exp_sums, max_logits and tmp_out together.
+        the thread blocks of paged_attention_v2_kernel that compute something; all thread blocks of
+        that kernel, without those of the reduce kernel; the numbers in exp_sums, max_logits and
+        tmp_out together.
     """
     raise NotImplementedError("Exercise 29.4: Read a kernel that you did not write")
 

@@ -11,15 +11,17 @@ You have
 - `change.records`: a tuple of `Record(gpu, gpus, checked)`: the GPU's name, how many were used,
   whether results were compared in the same run
 - `change.passed`: a frozenset of names of tools that found nothing
-- `TOOLS`, `SEVERAL_GPUS`: the three tools of compute-sanitizer; the files of tensor parallelism
-- `RULES`: a dict: name → rule, in the order of the answer
+- `TOOLS`, `SEVERAL_GPUS`: the three tools of compute-sanitizer that this repository demands; the
+  files of tensor parallelism
+- `RULES`: a dict: name → rule, in the order of the answer; the names are "test", "sanitizers",
+  "registry", "record", "two GPUs", "generated", "changelog"
 
 In a terminal: yaie check 29.5, yaie hint 29.5, yaie reset 29.5.
 """
 
 from __future__ import annotations
 
-from yaie.course.lessons.contributing import RULES, SEVERAL_GPUS, TOOLS, Change
+from yaie.course.lessons.rules import RULES, SEVERAL_GPUS, TOOLS, Change
 
 
 def missing(change: Change) -> list[str]:

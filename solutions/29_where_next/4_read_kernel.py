@@ -30,7 +30,7 @@ def tokens_of(thread: int, seq_len: int, partition: int | None = None) -> list[i
     Tokens at `seq_len` and after it do not count: their scores are dropped.
 
     Args:
-        thread: threadIdx.x, from 0 to NUM_THREADS - 1.
+        thread: threadIdx.x, from 0 to 127.
         seq_len: tokens of the sequence.
         partition: blockIdx.z of version 2; None for version 1.
     """
@@ -65,8 +65,9 @@ def version_two(seq_lens: Sequence[int], num_heads: int, max_seq_len: int) -> tu
         max_seq_len: what the launcher is told; at least 1, and no sequence is longer.
 
     Returns:
-        the thread blocks of paged_attention_v2_kernel that compute something; all that it launches;
-        the numbers in exp_sums, max_logits and tmp_out together.
+        the thread blocks of paged_attention_v2_kernel that compute something; all thread blocks of
+        that kernel, without those of the reduce kernel; the numbers in exp_sums, max_logits and
+        tmp_out together.
     """
     busy = num_heads * sum(-(-length // PARTITION_SIZE) for length in seq_lens)
     launched = num_heads * len(seq_lens) * -(-max_seq_len // PARTITION_SIZE)

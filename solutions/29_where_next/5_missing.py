@@ -10,7 +10,7 @@ Edit it there, and run `python -m yaie.course build`.
 
 from __future__ import annotations
 
-from yaie.course.lessons.contributing import RULES, SEVERAL_GPUS, TOOLS, Change
+from yaie.course.lessons.rules import RULES, SEVERAL_GPUS, TOOLS, Change
 
 
 def missing(change: Change) -> list[str]:

@@ -107,7 +107,9 @@ def at_batch(learner: Any, case: Case, see: Observer) -> None:
     begins = range(0, columns * PARTITION_SIZE, PARTITION_SIZE)
     busy = sum(begin < length for length in case.lengths for begin in begins) * case.heads
     launched = case.heads * len(case.lengths) * columns
-    grid = f"The grid is ({case.heads} heads, {len(case.lengths)} sequences, {columns} partitions)"
+    axes = ((case.heads, "head"), (len(case.lengths), "sequence"), (columns, "partition"))
+    grid = ", ".join(f"{number} {word}{'s' * (number != 1)}" for number, word in axes)
+    grid = f"The grid is ({grid})"
     see.equal("thread blocks that compute", parts[0], busy, f"{grid}; the rest return immediately.")
     see.equal("thread blocks that are launched", parts[1], launched, f"{grid}.")
     each = f"{HEAD_SIZE} of tmp_out, one of exp_sums and one of max_logits"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from yaie.course.core.observe import Case, Observer
-from yaie.course.lessons.contributing import RULES, SEVERAL_GPUS, TOOLS, Change, Record
+from yaie.course.lessons.rules import RULES, SEVERAL_GPUS, TOOLS, Change, Record
 
 CU, TEST, ROWS = "csrc/norm/rms_norm.cu", "tests/test_norm.py", "tests/kernel_cases.py"
 PAGE = "yaie/course/exercises/nb11/ex2_softmax.md"
