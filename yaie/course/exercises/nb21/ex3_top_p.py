@@ -106,6 +106,20 @@ def masses(row: Any) -> tuple[list[float], list[int]]:
     return list(by_value), list(itertools.accumulate(by_value.values()))
 
 
+def _out_of_bounds(found: Finding) -> str:
+    if found.memory == "global":
+        return "A row has `columns` logits, the last one at columns - 1."
+    if found.access != "load":
+        return (
+            "A bin's number is 8 bits of the key: shift them down, and drop the bits above them "
+            "with `& 255`."
+        )
+    return (
+        "The search ran past bin 255. It ends in a bin if the mass before it is carried along "
+        "as an integer, and each bin holds the masses of this row and this prefix."
+    )
+
+
 def _race(found: Finding) -> str:
     if found.memory == "global":
         return "Thread 0 alone writes the result."
@@ -119,12 +133,7 @@ EXPLAIN: cuda.Explain = {
     "race": _race,
     "uninitialized": "A histogram begins with zeros: every thread clears one bin in each round.",
     "divergent_barrier": "Every thread has to reach every barrier, with a column or without one.",
-    "out_of_bounds": lambda found: (
-        "A row has `columns` logits, the last one at columns - 1."
-        if found.memory == "global"
-        else "The search ran past bin 255. It ends in a bin if the mass before it is carried along "
-        "as an integer, and each bin holds the masses of this row and this prefix."
-    ),
+    "out_of_bounds": _out_of_bounds,
 }
 
 
