@@ -132,8 +132,7 @@ def observe(compute: Callable[..., Any], case: Case, see: Observer) -> None:
         order = "Each is tried once, best first, until one can. A name is a demand."
         see.equal("the back ends that were called", calls, case.called, order)
         said = [str(warning.message) for warning in caught]
-        once = "A silent fallback looks like a slow kernel."
-        see.equal("the number of warnings", len(said), len(case.passed), once)
+        see.equal("the number of warnings", len(said), len(case.passed), told(case, len(said)))
         missing = [
             name for name, why in case.passed if not any(name in s and why in s for s in said)
         ]
@@ -148,6 +147,21 @@ def observe(compute: Callable[..., Any], case: Case, see: Observer) -> None:
                 call()
             often = "A model calls an operator hundreds of times per second: once is enough."
             see.equal("the number of warnings of a second call", len(caught), 0, often)
+
+
+def told(case: Case, warned: int) -> str:
+    """Why there should be more warnings than `warned`, or fewer."""
+    if warned <= len(case.passed):
+        return "A silent fallback looks like a slow kernel."
+    announced = "A warning says that `auto` goes on to another back end."
+    if case.backend != "auto":
+        return f"{announced} For a back end chosen by name there is no other."
+    if case.wanted:
+        return f"{announced} Unsupported is announced once per back end, Declined never."
+    return (
+        f"{announced} After the last of the order there is none: what it raises goes to the caller "
+        "unannounced."
+    )
 
 
 def observe_error(
