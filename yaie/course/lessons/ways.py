@@ -55,7 +55,7 @@ def choose_way(ways: Iterable[Way], situation: Situation) -> str | None:
     A way fits if all of these hold:
 
     - it needs no nvcc where the kernel runs, or there is one;
-    - it builds host code, or none is needed;
+    - it builds a launcher, which is host code, or none is needed;
     - it registers an operator by itself, or none is needed (for torch.compile in Python any way
       will do: `torch.library` registers whatever can be called);
     - every card of the situation is among its `cards`, or these are None.

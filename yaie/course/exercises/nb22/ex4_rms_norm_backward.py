@@ -10,6 +10,13 @@ import torch
 from yaie.course.core.observe import Case, Observer
 
 EPS = 1e-2
+FORM = {  # that of what `backward` itself returns
+    "x": "The gradient of x has the shape and dtype of x: compute in the dtype of scale, then "
+    "convert. (Autograd would convert it silently; another caller would not.)",
+    "weight": "The gradient of weight has weight's shape and dtype: sum over all rows in the dtype "
+    "of scale, then convert. (Autograd would sum and convert silently, but numbers that you have "
+    "rounded before stay rounded.)",
+}
 
 
 def cases() -> Iterator[Case]:
@@ -48,16 +55,39 @@ def at_gradients(RMSNorm: Any, case: Case, see: Observer) -> None:
 
 def gradients(see: Observer, RMSNorm: Any, x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:
     """What the learner's function gives for x and weight; `gradient` stays what it was."""
+    returned: list[Any] = []
+
+    class Watched(RMSNorm):
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            result = RMSNorm.backward(ctx, gradient)
+            returned[:] = result if isinstance(result, tuple) else ()
+            return result
+
     x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
     incoming = gradient.clone()
     with see.call("backward"):
-        RMSNorm.apply(x, weight, EPS).backward(incoming)
+        Watched.apply(x, weight, EPS).backward(incoming)
     shared = "Autograd gives the same tensor to every operator that needs it."
     see.equal("the incoming gradient afterwards", incoming, gradient, shared)
     for name, tensor in (("x", x), ("weight", weight)):
         forward = "forward has the arguments x, weight and eps, and backward a gradient for each."
         see.true(f"the gradient of {name}", tensor.grad is not None, "is None", forward)
+    for result, name, tensor in zip(returned, ("x", "weight"), (x, weight), strict=False):
+        if isinstance(result, torch.Tensor):
+            form, what = (
+                (list(result.shape), str(result.dtype)),
+                f"the gradient of {name} that backward returns",
+            )
+            see.note(what, form, other_form(result, tensor), FORM[name])
     return x.grad, weight.grad
+
+
+def other_form(result: torch.Tensor, like: torch.Tensor) -> str:
+    """How a tensor's shape or dtype differs from those of another; "" if neither does."""
+    if result.shape != like.shape:
+        return f"has shape {list(result.shape)}, expected {list(like.shape)}"
+    return "" if result.dtype == like.dtype else f"has dtype {result.dtype}, expected {like.dtype}"
 
 
 def autograd(x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:
