@@ -1,11 +1,21 @@
 // Exercise 14.5: Repair a launcher that is refused.
-// Your part begins in line 32 of this file.
+// Your part begins in line 42 of this file.
 //
 // The kernel is right; the launcher is not. It gives each column a thread, takes more than 48 KiB of
 // shared memory without asking for it, launches empty grids, and returns `cudaSuccess` whatever
 // happened. Repair the lines between `begin` and `end`: every matrix whose rows fit the GPU's shared
 // memory is reversed, an empty matrix is no error, and a refused launch returns its error, which the
 // next call does not see.
+//
+// You have
+// - `x`, `out`: float32 `[rows, columns]`; `rows` and `columns` are ints and may be 0
+// - `reverse_rows<<<thread_blocks, threads, shared_bytes, stream>>>(x, out, columns)`: a thread
+//   block for each row; any number of threads; needs `columns` floats of shared memory
+// - `MOST_THREADS`, `WITHOUT_ASKING`: 1,024 threads, and the 48 KiB of shared memory that any launch
+//   may use
+// - `cudaFuncSetAttribute(reverse_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)`: allows
+//   more; returns a `cudaError_t`
+// - `cudaGetLastError()`: returns the error that the runtime has stored, and clears it
 //
 // In a terminal: yaie check 14.5, yaie hint 14.5, yaie reset 14.5.
 

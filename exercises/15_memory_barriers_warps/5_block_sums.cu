@@ -1,11 +1,18 @@
 // Exercise 15.5: A tree that keeps its warps full.
-// Your part begins in line 25 of this file.
+// Your part begins in line 32 of this file.
 //
 // The tree in the file is right: in the step of width `step` each thread whose number is a multiple
 // of 2 × `step` adds one place of `partial` to its own, until place 0 holds the sum. But every warp
 // takes part in the first five steps, with 16, 8, 4, 2 and 1 active lanes. Keep the additions, and
 // change which threads do them: threads 0, 1, 2, …, without a gap, so that whole warps have nothing
 // to do and skip the step.
+//
+// You have
+// - `partial`: float in shared memory, a place for each thread, which already holds its thread's
+//   number
+// - `i`, `threads`: `threadIdx.x`, and how many threads there are: 1 to 1,024, any number
+// - `__syncthreads()`: all threads meet; every one of them must come
+// - `out[blockIdx.x]`: gets `partial[0]` after your lines, from thread 0
 //
 // In a terminal: yaie check 15.5, yaie hint 15.5, yaie reset 15.5.
 

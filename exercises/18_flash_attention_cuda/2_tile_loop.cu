@@ -1,10 +1,32 @@
 // Exercise 18.2: A first draft of the tile loop: three faults.
-// Your part begins in line 107 of this file.
+// Your part begins in line 129 of this file.
 //
 // A thread block of 8 warps has a tile of queries. Each warp has ROWS of its rows, and each lane the
 // score of one key for each of them. Between the marks stands a first draft of the loop over the
 // tiles of keys. It compiles, its log-sum-exp is often right, and its output hardly ever. It has
 // three faults. Find them, and change as little as you can.
+//
+// You have
+// - `q_tile[i]`, `k_tile[i]`, `v_tile[i]`: shared memory: rows of queries, times scale, in float; of
+//   32 keys and values
+// - `load_tile(tile, from, stride, start, num_keys, sequence, flash)`: all threads bring keys
+//   `start` on to a tile; zeros past num_keys
+// - `multiply(scores, &q_tile[first], k_tile)`: sets `scores[r]` to the score of row `first` + r of
+//   the tile and the key of this lane
+// - `first`, `queries`: this warp's first row in the tile; how many rows the tile has
+// - `seen[r]`, `num_keys`: how many keys row `first` + r sees, 0 if it does not exist; how many the
+//   tile visits
+// - `KEYS`, `WARP`: 32 each: keys in a tile, lanes in a warp
+// - `flash.k_stride`, `flash.v_stride`, `k`, `v`: elements from one row to the next; where this KV
+//   head's rows begin
+// - `first_token`, `head`, `flash.heads`: the tile's first token, the query head, how many heads
+//   there are; row (token, head) has the number token × heads + head
+// - `warp_max(x)`, `warp_sum(x)`: return the maximum and the sum over the warp to all lanes
+// - `__shfl_sync(ALL_LANES, x, lane)`: returns the `x` of a lane
+// - `fmaxf(a, b)`, `expf(x)`, `logf(x)`, `to_float(x)`: the larger; natural exponential and
+//   logarithm; a T as a float
+// - `store_row(flash, row, sums, factor, lse)`: writes factor × sums to a row of out, and its log-
+//   sum-exp; `sums` has PARTS elements, those of this lane
 //
 // In a terminal: yaie check 18.2, yaie hint 18.2, yaie reset 18.2.
 
