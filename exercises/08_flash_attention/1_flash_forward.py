@@ -9,7 +9,7 @@ You have
 - `q`, `k`, `v`: `[tokens, heads, head_dim]` for q, `[tokens, KV heads, head_dim]` for k and v;
   the queries are the last tokens of the sequence
 - `heads_first(tile, num_heads)`: returns a loaded tile as `[num_heads, tokens, head_dim]` in
-  float32, each KV head repeated for its group
+  float32 (float64 stays), each KV head repeated for its group
 - `tokens_first(tile, num_heads)`: the way back, `[tokens, num_heads, head_dim]`
 - `key_tiles(first, last, num_k, tile_k, causal)`: for the positions of a tile's first and last
   query returns two ints: tiles that are seen whole, tiles that are seen at all
