@@ -1,5 +1,5 @@
 // Exercise 14.2: Four elements in one load.
-// Your parts begin in lines 37 and 47 of this file.
+// Your parts begin in lines 39 and 49 of this file.
 //
 // Let each thread add four neighboring elements, read and written 16 bytes at a time through
 // pointers to `float4`. Two things stand in the way: `n` need not be a multiple of 4, and a tensor
@@ -11,6 +11,8 @@
 // - `float4`: four floats, with members `x`, `y`, `z`, `w`; `make_float4(a, b, c, d)` makes one
 // - `*reinterpret_cast<const float4*>(x + i)`: loads four numbers from x[i] on; the address must be
 //   a multiple of 16
+// - `*reinterpret_cast<float4*>(out + i) = value`: stores four numbers from out[i] on; the same
+//   condition
 // - `is_aligned(pointer)`: returns whether an address is a multiple of 16
 // - `vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n)`: the launch of a kernel;
 //   `vector_add_float4` takes the same

@@ -1,5 +1,5 @@
 // Exercise 14.3: Add and ReLU in one pass, in half precision.
-// Your part begins in line 31 of this file.
+// Your part begins in line 32 of this file.
 //
 // Compute relu(x + y) of float16 vectors without writing the sum to memory in between. A thread has
 // two neighboring elements. The launch is written. Every result has to equal that of `torch.relu(x +
@@ -9,6 +9,7 @@
 // - `x`, `y`, `out`: float16 (`__half`), `n` numbers each
 // - `*reinterpret_cast<const __half2*>(x + i)`: loads two neighbors, for an even i; a `__half2` has
 //   4 bytes
+// - `*reinterpret_cast<__half2*>(out + i) = pair`: stores two neighbors, for an even i
 // - `__hadd2(a, b)`, `__hmax2_nan(a, b)`: adds two pairs; the larger of each, NaN where one is NaN
 // - `__float2half2_rn(0.0f)`: a pair of zeros
 // - `__hadd(a, b)`, `__hmax_nan(a, b)`, `__float2half(0.0f)`: the same for single numbers

@@ -32,7 +32,11 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     threads = case.blocks * THREADS
     because = f"The grid has {threads:,} threads: after each element a thread goes on by as many."
     explain = {
-        "out_of_bounds": f"The last element is x[{case.n - 1}]: the bound holds in each iteration."
+        "out_of_bounds": f"The last element is x[{case.n - 1}]: the bound holds in each iteration.",
+        "race": (
+            "Every element belongs to one thread of the grid. The step has to be the number of all "
+            "threads, gridDim.x * blockDim.x."
+        ),
     }
     report = see_result(
         see, path, "vector_add_stride_f32", x, y, x + y, case.blocks,
