@@ -10,17 +10,20 @@ had to be preempted.
 
 You have
 - `Step()`: an empty step
-- `step.add(request, num_tokens)`: lets a request compute its next tokens in the step
+- `step.add(request, num_tokens)`: lets a request compute its next tokens in the step; the request
+  itself does not change
 - `step.scheduled`: the list of requests that were added
 - `step.total_tokens`: how many tokens they compute together
 - `step.preempted`: the list of requests that lost their blocks in this step
-- `self.max_num_batched_tokens`: the budget, in tokens per step
+- `self.max_num_batched_tokens`: the budget, in tokens per step; never less than the number of
+  running requests
 - `self.running`: the list of requests that have blocks, in the order of their admission
 - `request.is_decoding`: whether only its newest, generated token is left to compute
 - `request.num_new_tokens`: how many of its tokens have no keys and values yet
 - `request.status`: `Status.RUNNING`, or `Status.WAITING` once it was preempted
 - `self.grow(request, step)`: makes a slot for a decoding request's token; returns whether the
-  request still runs. To find a block it may preempt any running request
+  request still runs. To find a block it may preempt the request admitted last, then the one
+  before it, in the end this one
 - `self.admit(step)`: starts waiting requests while there are batch slots, budget and blocks, and
   calls `add_prefill` for each
 

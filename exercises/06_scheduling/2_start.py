@@ -19,7 +19,7 @@ You have
 - `self.kv.allocate_blocks(request_id, num_tokens, prefix_blocks)`: makes the block table: the
   shared blocks first, new ones for the rest
 - `self.enable_prefix_caching`: whether cached prefixes may be used
-- `self.running`: the list of requests that have blocks
+- `self.running`: the list of requests that have blocks; append this one
 - `request.node`, `request.num_computed_tokens`, `request.status`: to be set: the locked node, how
   many tokens have keys and values, `Status.RUNNING`
 - `request.metrics`: `.num_preemptions`, and `.num_cached_tokens`, to be set when the request is

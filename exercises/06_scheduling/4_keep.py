@@ -9,8 +9,8 @@ the reason is recorded.
 You have
 - `self.enable_prefix_caching`, `request.error`: nothing is kept if the first is off, or the
   second is set because keys and values are wrong
-- `request.key`, `request.namespace`: its tokens as the cache takes them, sliced like a list;
-  belongs to every call that names tokens
+- `request.key`, `request.namespace`: its tokens as the cache takes them, which can be sliced like
+  a list; the namespace, which every call that names tokens needs
 - `self.kv.block_tables[request.request_id]`: the list of its blocks, which you may change
 - `self.kv.block_size`: tokens per block
 - `self.cache.insert(key, blocks, namespace)`: keeps the full blocks, as one user of each; where
