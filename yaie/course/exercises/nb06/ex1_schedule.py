@@ -160,6 +160,9 @@ def observe_schedule(see: Observer, scene: Simulation, most: int) -> Any:
     del scheduler.admit
     see.kind("schedule()", step, Step)
     lost = [r.request_id for r in step.scheduled if r.request_id not in scene.kv.block_tables]
+    added = names(step.scheduled)
+    twice = sorted({name for name in added if added.count(name) > 1})
+    see.equal("the list of requests added to the step twice", twice, [], "Add each one once.")
     because = "A request without blocks has no place for its tokens."
     see.equal("the list of requests in the step that were preempted", lost, [], because)
     left = [

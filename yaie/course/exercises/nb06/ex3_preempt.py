@@ -49,18 +49,18 @@ def cases() -> Iterator[Case]:
     yield slot("8 tokens fill two blocks, and the other two are unused in the cache",
                {"a": 8}, 4, "a", slots=9, cached=1, old=8)  # fmt: skip
     full = {"a": 8, "b": 4, "c": 4}
-    yield slot("a, b and c fill the pool, and a needs a block",
+    yield slot("requests a, b and c fill the pool, and a needs a block",
                full, 4, "a", slots=9, lost=["c"], why=LAST)  # fmt: skip
-    yield slot("a, b and c fill the pool, and b needs a block",
+    yield slot("requests a, b and c fill the pool, and b needs a block",
                full, 4, "b", slots=5, lost=["c"], why=LAST)  # fmt: skip
-    yield slot("a, b and c fill the pool, and c needs a block",
+    yield slot("requests a, b and c fill the pool, and c needs a block",
                full, 4, "c", lost=["c"], why=LAST)  # fmt: skip
-    yield slot("a alone fills the pool and needs a block",
+    yield slot("request a alone fills the pool and needs a block",
                {"a": 8}, 2, "a", lost=["a"], why="There is nothing else to preempt.")  # fmt: skip
-    yield slot("c has only blocks that a and b use too, and a needs a block", {"a": 8, "b": 4}, 3,
-               "a", slots=9, lost=["c", "b"], fork=True,
+    yield slot("request c has only blocks that a and b use too, and a needs a block",
+               {"a": 8, "b": 4}, 3, "a", slots=9, lost=["c", "b"], fork=True,
                why="c's blocks are a's as well, so losing them frees none.")  # fmt: skip
-    yield slot("a, b and c fill the pool with blocks that the cache has too, and a needs a block",
+    yield slot("requests a, b and c fill the pool with blocks of the cache, and a needs a block",
                {"a": 8, "b": 8, "c": 4}, 5, "a", slots=9, lost=["c"], caching=True, cached=4,
                why=LAST)  # fmt: skip
     generator = random.Random(0)

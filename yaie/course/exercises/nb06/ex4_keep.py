@@ -40,7 +40,7 @@ def cases() -> Iterator[Case]:
     yield keep("4 tokens are kept, and 10 are computed now", 10, kept=4)
     yield keep("8 tokens are kept, and 9 are computed now", 9, kept=8)
     yield keep("4 tokens are kept, and b has kept 8 of the same tokens", 10, kept=4, b=8, why=SAME)
-    yield keep("a and b have kept the same 4 tokens, and a has 10 now", 10, kept=4, b=4)
+    yield keep("requests a and b have kept the same 4 tokens, and a has 10 now", 10, kept=4, b=4)
     yield keep("10 tokens are computed, 8 of them by b in another namespace", 10, b=8, space="lora")
     yield keep("10 tokens are computed, and enable_prefix_caching=False", 10, caching=False)
     yield keep("10 tokens are computed, and the request has an error", 10, error="NaN")

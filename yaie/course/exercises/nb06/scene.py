@@ -112,7 +112,8 @@ def end_all(see: Observer, scene: Simulation, besides: Sequence[Any] = ()) -> No
             continue
         Scheduler.finish(scene.scheduler, request, "stop")
     locked, back = scene.num_locked(), scene.kv.pool.num_free + scene.cache.num_cached
-    see.equal("the number of locked blocks in the end", locked, 0, "Locks are taken back.")
+    gone = "A request that ends gives its locks back."
+    see.equal("the number of locked blocks in the end", locked, 0, gone)
     all_of_them, whole = scene.kv.pool.num_blocks, "Every block is free or in the cache."
     see.equal("the number of free and cached blocks in the end", back, all_of_them, whole)
 
