@@ -2,9 +2,10 @@
 
 Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
 that a query must not see, turn the scores into weights, and average the values with them. Return
-the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
-merge partial results. (The file also imports `safe_softmax`, with which the reference works; you
-do not need it.)
+the output in the dtype of q, and for each row the logarithm of the sum of exp(score), which later
+notebooks need to merge partial results: it is float32 whatever the dtype of q, also for float64
+inputs. (The file also imports `safe_softmax`, with which the reference works; you do not need
+it.)
 
 You have
 - `q`, `k`, `v`: `[query tokens, heads, head_dim]`, and twice `[key tokens, KV heads, head_dim]`;
@@ -50,7 +51,7 @@ def attention(
 
     Returns:
         Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
-        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
-        computed in float32. The arguments are left as they are.
+        of each row of scaled scores, `[query tokens, heads]`, float32 whatever the dtype of q, also
+        for float64. Half precision is computed in float32. The arguments are left as they are.
     """
     raise NotImplementedError("Exercise 01.1: Attention: causal, grouped, with its log-sum-exp")

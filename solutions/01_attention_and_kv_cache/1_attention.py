@@ -2,9 +2,10 @@
 
 Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
 that a query must not see, turn the scores into weights, and average the values with them. Return
-the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
-merge partial results. (The file also imports `safe_softmax`, with which the reference works; you
-do not need it.)
+the output in the dtype of q, and for each row the logarithm of the sum of exp(score), which later
+notebooks need to merge partial results: it is float32 whatever the dtype of q, also for float64
+inputs. (The file also imports `safe_softmax`, with which the reference works; you do not need
+it.)
 
 Generated from attention in yaie/ops/reference/attention.py.
 Edit it there, and run `python -m yaie.course build`.
@@ -38,8 +39,8 @@ def attention(
 
     Returns:
         Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
-        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
-        computed in float32. The arguments are left as they are.
+        of each row of scaled scores, `[query tokens, heads]`, float32 whatever the dtype of q, also
+        for float64. Half precision is computed in float32. The arguments are left as they are.
     """
     (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
     group = num_heads // num_kv_heads

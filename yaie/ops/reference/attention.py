@@ -44,8 +44,8 @@ def attention(
 
     Returns:
         Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
-        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
-        computed in float32. The arguments are left as they are.
+        of each row of scaled scores, `[query tokens, heads]`, float32 whatever the dtype of q, also
+        for float64. Half precision is computed in float32. The arguments are left as they are.
     """
     (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
     group = num_heads // num_kv_heads
