@@ -36,8 +36,8 @@ class RadixTree(reference.RadixTree):
         """Find the longest prefix of `token_ids`, in whole blocks, that the tree holds.
 
         If the prefix ends inside an edge, the edge is split there, so that the returned node
-        ends exactly where the match does and can be locked without locking more. Every node on
-        the way gets a new time as its `last_access`: one tick of the tree's clock a call.
+        ends exactly where the match does and can be locked without locking more. All nodes on
+        the way get the same new time as their `last_access`: a tick of the tree's clock.
 
         Returns:
             The node at which the prefix ends, its length in tokens, and the values of all of its

@@ -30,8 +30,8 @@ class RadixTree(reference.RadixTree):
 
         A new upper node takes the first part of the key and of the values, and `node`'s place
         under its parent. `node` keeps the rest, and its children, and hangs below the new one: it
-        ends where it did, so a caller that holds it still has the same prefix. Locks and request
-        ids hold for both halves. `num_nodes` grows by one.
+        ends where it did, so a caller that holds it still has the same prefix. Both halves have
+        its locks, request ids and time of last access. `num_nodes` grows by one.
 
         Returns:
             The new upper node.

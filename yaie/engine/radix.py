@@ -63,8 +63,8 @@ class RadixTree:
         """Find the longest prefix of `token_ids`, in whole blocks, that the tree holds.
 
         If the prefix ends inside an edge, the edge is split there, so that the returned node
-        ends exactly where the match does and can be locked without locking more. Every node on
-        the way gets a new time as its `last_access`: one tick of the tree's clock a call.
+        ends exactly where the match does and can be locked without locking more. All nodes on
+        the way get the same new time as their `last_access`: a tick of the tree's clock.
 
         Returns:
             The node at which the prefix ends, its length in tokens, and the values of all of its
@@ -165,8 +165,8 @@ class RadixTree:
 
         A new upper node takes the first part of the key and of the values, and `node`'s place
         under its parent. `node` keeps the rest, and its children, and hangs below the new one: it
-        ends where it did, so a caller that holds it still has the same prefix. Locks and request
-        ids hold for both halves. `num_nodes` grows by one.
+        ends where it did, so a caller that holds it still has the same prefix. Both halves have
+        its locks, request ids and time of last access. `num_nodes` grows by one.
 
         Returns:
             The new upper node.

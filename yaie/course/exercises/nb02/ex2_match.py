@@ -137,6 +137,9 @@ def observe_times(
     want = {short_list(list(path)) for _, path, other in all_nodes(tree) if id(other) in on_path}
     fresh = "A match uses every node on its path, and no other: eviction goes by these times."
     see.equal(f"the paths with a new last_access after {call}", sorted(new), sorted(want), fresh)
+    stamps = len({other.last_access for _, _, other in all_nodes(tree) if id(other) in on_path})
+    one = "All of them are used by one call: they get its time."
+    see.at_most(f"the number of different times on the path of {call}", stamps, 1, one)
 
 
 def short_list(tokens: list[int]) -> str:
