@@ -6,8 +6,7 @@ nothing.
 
 You have
 - `self._ref_counts`: a list of ints, the users of each block
-- `self.free_block_list`: a deque of the free blocks; `allocate` takes from its left, so append on
-  the right
+- `self.free_block_list`: a deque of the free blocks
 - `self.ref_count(block)`: returns the users of a block; ValueError if there is no such block
 - `Counter(blocks).items()`: pairs of a block and how often it occurs
 - `blocks`: any iterable of ints, perhaps a generator, which can be read once

@@ -23,7 +23,7 @@ from yaie.engine import kv_cache as reference
 
 class KVCacheManager(reference.KVCacheManager):
     def slot_mapping(self, request_id: Hashable, start: int, end: int) -> list[int]:
-        """The slots of the request's tokens `start` to `end` (exclusive).
+        """The slots of the request's tokens `start` to `end` (exclusive): `[]` if they are equal.
 
         Raises:
             KeyError: `request_id` has no block table.
