@@ -38,7 +38,7 @@ class RadixCache(reference.RadixCache):
             The node at which the tokens of the full blocks end, to lock.
 
         Raises:
-            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of them is
-                free. Nothing is kept.
+            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of those
+                that are to be kept is free. Nothing is kept.
         """
         raise NotImplementedError("Exercise 04.2: Keep what a request has computed")

@@ -30,8 +30,8 @@ class RadixCache(reference.RadixCache):
             The node at which the tokens of the full blocks end, to lock.
 
         Raises:
-            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of them is
-                free. Nothing is kept.
+            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of those
+                that are to be kept is free. Nothing is kept.
         """
         num_full = len(token_ids) // self.block_size
         if len(blocks) < num_full:
