@@ -56,7 +56,7 @@ class SamplingKernel(reference.SamplingKernel):
             Token ids, int64 `[batch]`.
 
         Raises:
-            ValueError: a row has a NaN, +inf, or nothing but -inf; a parameter that is to be used
-                is out of range; there is not one generator for each row.
+            ValueError: a row has a NaN, +inf, or only -inf; there is not one generator per row; a
+                parameter is out of range (in greedy rows only the temperature must be checked).
         """
         raise NotImplementedError("Exercise 05.3: From logits to tokens, a generator per request")

@@ -56,8 +56,8 @@ class SamplingKernel:
             Token ids, int64 `[batch]`.
 
         Raises:
-            ValueError: a row has a NaN, +inf, or nothing but -inf; a parameter that is to be used
-                is out of range; there is not one generator for each row.
+            ValueError: a row has a NaN, +inf, or only -inf; there is not one generator per row; a
+                parameter is out of range (in greedy rows only the temperature must be checked).
         """
         check_logits(logits)
         generators = [None] * len(logits) if generators is None else generators

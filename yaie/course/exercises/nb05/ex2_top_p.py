@@ -119,7 +119,10 @@ def reason(probabilities: list[float], p: float, chosen: list[int]) -> str:
     if p == 0:
         return "At least one token always stays, the likeliest."
     if max(probabilities.count(x) for x in probabilities) > 1:
-        return "Of equal tokens the first come first, and only as many stay as reach p."
+        return (
+            "Of equal tokens the first come first (sort with `stable=True`), and only as many stay "
+            "as reach p."
+        )
     total = sum(probabilities[token] for token in chosen)
     before = total - probabilities[chosen[-1]]
     return (

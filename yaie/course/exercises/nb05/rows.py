@@ -66,7 +66,9 @@ def see_filtered(
     for row, (tokens, why) in enumerate(zip(want, because, strict=True)):
         where = f"{name}, in row {row}," if len(want) > 1 else name
         kept = (after[row] > -math.inf).nonzero().flatten().tolist()
-        problem = "" if kept == tokens else f"keeps {listed(kept)}, expected {listed(tokens)}"
+        mine, wanted = listed(kept), listed(tokens)
+        beside = f"expected {wanted}" if mine != wanted else f"but not the expected {len(tokens)}"
+        problem = "" if kept == tokens else f"keeps {mine}, {beside}"
         see.note(where, kept, problem, why)
 
 
