@@ -133,7 +133,7 @@ def test_a_row_has_the_same_bits_in_any_company_and_with_any_threads(form, threa
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("size", [16, 48, 576])
+@pytest.mark.parametrize("size", [1, 15, 33, 576])
 def test_operators_of_rows_equal_the_reference(dtype, size):
     x, residual = torch.randn(5, 2 * size, dtype=dtype), torch.randn(5, 2 * size, dtype=dtype)
     weight = torch.randn(2 * size, dtype=dtype)
@@ -191,9 +191,6 @@ def test_what_it_was_not_made_for_is_the_references_without_a_warning(recwarn):
     assert operators.silu_and_mul(x).dtype == torch.float64
     with pytest.raises(ValueError, match=r"backend 'cpp' cannot: .*float32, float16 and bfloat16"):
         operators.silu_and_mul(x, backend="cpp")
-    assert operators.silu_and_mul(x.float()).shape == (2, 3)  # no whole vectors
-    with pytest.raises(ValueError, match=r"cannot: the last size must be a multiple of \d+, got 3"):
-        operators.silu_and_mul(x.float(), backend="cpp")
     assert not [w for w in recwarn if w.category is registry.FallbackWarning]
 
 

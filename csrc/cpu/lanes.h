@@ -225,9 +225,12 @@ static inline void widen(const uint8_t* group, int64_t size, float* to) {
     for (const float* end = to + size; to < end; to += F::GROUP, group += F::BYTES)
         for (int v = 0; v < F::GROUP / LANES; ++v) store(to + v * LANES, F::unpack(group, v));
 }
-// `size` numbers, whole vectors, in a format of a cache.
+// `size` numbers, of whole vectors, in a format of a cache.
 template <class F>
-static inline void narrow(const float* from, int64_t size, void* to) {
-    for (int64_t i = 0; i < size; i += LANES)
-        F::pack((uint8_t*)to + i * (F::BYTES / F::GROUP), load<Floats>(from + i));
+static inline void narrow(const float* from, int64_t size, uint8_t* to) {
+    for (int64_t i = 0; i < size; i += LANES, to += F::BYTES) {
+        uint8_t packed[F::BYTES];
+        F::pack(packed, load<Floats>(from + i));
+        memcpy(to, packed, size - i < LANES ? (size - i) * (F::BYTES / F::GROUP) : F::BYTES);
+    }
 }

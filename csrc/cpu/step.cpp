@@ -34,8 +34,8 @@ struct Batch {  // as yaie.model.batch.Batch
     int64_t tokens, sequences, width, rows;
 };
 
-// The operators of rows: float32 in and out, in sizes that are multiples of LANES. A row is in a
-// cache already, so they are as fast as they are short.
+// The operators of rows, in float32. A row begins where the vectors of the last one end.
+static inline int64_t pitch(int64_t size) { return (size + LANES - 1) / LANES * LANES; }
 
 // `work(0)` to `work(count - 1)`; a single one is the calling thread's, which may be one of a team.
 template <class Function>
@@ -49,13 +49,13 @@ static inline void each_row(int64_t count, int64_t threads, Function work) {
 extern "C" void rms_norm(const float* x, const float* weight, float* out, int64_t rows,
                          int64_t size, double eps, int64_t threads) {
     each_row(rows, threads, [&](int64_t row) {
-        const float* from = x + row * size;
+        const int64_t at = row * pitch(size);
         Floats squares = {};
-        for (int64_t i = 0; i < size; i += LANES)
-            squares += load<Floats>(from + i) * load<Floats>(from + i);
+        for (int64_t i = at; i < at + size; i += LANES)
+            squares += load<Floats>(x + i) * load<Floats>(x + i);
         float scale = 1.0f / sqrtf(sum(squares) / size + (float)eps);
         for (int64_t i = 0; i < size; i += LANES)
-            store(out + row * size + i, load<Floats>(from + i) * scale * load<Floats>(weight + i));
+            store(out + at + i, load<Floats>(x + at + i) * scale * load<Floats>(weight + i));
     });
 }
 
@@ -63,10 +63,10 @@ extern "C" void rms_norm(const float* x, const float* weight, float* out, int64_
 extern "C" void silu_and_mul(const float* x, float* out, int64_t rows, int64_t size,
                              int64_t threads) {
     each_row(rows, threads, [&](int64_t row) {
-        const float *gate = x + 2 * row * size, *up = gate + size;
+        const float *gate = x + 2 * row * pitch(size), *up = gate + pitch(size);
         for (int64_t i = 0; i < size; i += LANES) {
             Floats value = load<Floats>(gate + i), silu = value / (exponential(-value) + 1.0f);
-            store(out + row * size + i, silu * load<Floats>(up + i));
+            store(out + row * pitch(size) + i, silu * load<Floats>(up + i));
         }
     });
 }
@@ -95,8 +95,8 @@ extern "C" void reshape_and_cache(const float* keys, const float* values, int64_
     CacheFormat::with(kind, [&](auto f) {
         for (int64_t t = 0; t < tokens; ++t) {
             int64_t at = slots[t] * size * (f.BYTES / f.GROUP);
-            narrow<decltype(f)>(keys + t * size, size, key_pool + at);
-            narrow<decltype(f)>(values + t * size, size, value_pool + at);
+            narrow<decltype(f)>(keys + t * pitch(size), size, key_pool + at);
+            narrow<decltype(f)>(values + t * pitch(size), size, value_pool + at);
         }
     });
 }
@@ -111,10 +111,9 @@ extern "C" void embed(const Part& part, int64_t size, const int64_t* ids, int64_
     });
 }
 
-// The threads of one step: they take pieces of work in turn and meet at barriers. A step is one
-// parallel region, not one per operator: threads are woken once per token. A thread that waits
-// tries for some microseconds and then offers its core to other processes at every try, so that two
-// engines on the same cores both go on.
+// The threads of one step, woken once per token: they take pieces of work in turn and meet at
+// barriers. A thread that waits tries for some microseconds and then offers its core to other
+// processes at every try, so that two engines on the same cores both go on.
 struct Team {
     static constexpr int PATIENCE = 20000;  // tries: about 20 microseconds
     alignas(64) std::atomic<int64_t> next[2] = {0, 0};  // of the stages with even and odd numbers
@@ -147,10 +146,8 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
                          int64_t tokens, float* out, Finish finish) {
     const int64_t parts = finish == GATED ? 1 : 3, blocks = (tokens + TOKENS - 1) / TOKENS;
     int64_t all = 0, wide = 0;
-    for (int i = 0; i < parts; ++i) {
-        all += panels(matrix.parts[i].rows);
-        wide += matrix.parts[i].rows;
-    }
+    for (int i = 0; i < parts; ++i)
+        all += panels(matrix.parts[i].rows), wide += matrix.parts[i].rows;
     Multiplier multiplier{x, matrix.size, room};
     team.each(all * blocks, [&](int64_t piece) {
         alignas(64) float values[TOKENS * WIDTH];

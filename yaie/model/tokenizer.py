@@ -172,10 +172,7 @@ class StreamDecoder:
     """
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        skip_special_tokens: bool = True,
-        context: Sequence[int] = (),
+        self, tokenizer: Tokenizer, skip_special_tokens: bool = True, context: Sequence[int] = ()
     ):
         self.tokenizer, self.skip_special_tokens = tokenizer, skip_special_tokens
         self._ids = list(context)

@@ -191,7 +191,6 @@ def _raise(gradient: torch.Tensor, size: Any, dtype: torch.dtype, name: str) -> 
 _LIBRARY.define("no_gradient(Tensor gradient, SymInt[] size, ScalarType dtype, str name) -> Tensor")
 _LIBRARY.impl("no_gradient", _raise, "CompositeExplicitAutograd")
 torch.library.register_fake(
-    "yaie::no_gradient",
-    lambda gradient, size, dtype, name: gradient.new_empty(size, dtype=dtype),
+    "yaie::no_gradient", lambda gradient, size, dtype, name: gradient.new_empty(size, dtype=dtype)
 )
 _no_gradient = torch.ops.yaie.no_gradient.default

@@ -79,14 +79,18 @@ def _passed(argument: Any) -> Any:
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:
-    """x as contiguous float32, which may be x itself; Declined for a dtype not in FLOATS, rows that
-    are no whole vectors, or another device than the CPU."""
+    """x as contiguous float32, which may be x itself; Declined for a dtype not in FLOATS, or for
+    another device than the CPU."""
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         names = "float32, float16 and bfloat16 on the CPU"
         raise Declined(f"the C++ back end takes {names}, got {x.dtype} on {x.device}")
-    if x.shape[-1] % (lanes := call("lanes")):
-        raise Declined(f"the last size must be a multiple of {lanes}, got {x.shape[-1]}")
     return x.float().contiguous()
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    """The rows of x as `wide` makes them, each up to a whole vector."""
+    rest = -x.shape[-1] % call("lanes")
+    return wide(torch.nn.functional.pad(x, (0, rest)) if rest else x)
 
 
 def product(x: torch.Tensor, parts: Sequence[Rows], bias: torch.Tensor | None) -> torch.Tensor:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.cpp.native import CACHES, call, struct, wide
+from yaie.ops.cpp.native import CACHES, call, padded, struct, wide
+from yaie.ops.registry import Declined
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
-    x_wide, weight = wide(x), wide(weight)
-    out = torch.empty_like(x_wide)
-    call("rms_norm", x_wide, weight, out, *x.shape, float(eps))
-    return out.to(x.dtype)
+    rows = padded(x)
+    out = torch.empty_like(rows)
+    call("rms_norm", rows, padded(weight), out, *x.shape, float(eps))
+    return out[:, : x.shape[1]].to(x.dtype)
 
 
 def add_rms_norm(
@@ -28,9 +29,10 @@ def add_rms_norm(
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
-    out = torch.empty(len(x), x.shape[1] // 2)
-    call("silu_and_mul", wide(x.unflatten(1, (2, -1))), out, *out.shape)
-    return out.to(x.dtype)
+    both = padded(x.unflatten(1, (2, -1)))
+    out = torch.empty_like(both[:, 0])
+    call("silu_and_mul", both, out, len(x), x.shape[1] // 2)
+    return out[:, : x.shape[1] // 2].to(x.dtype)
 
 
 def rotary(
@@ -50,9 +52,10 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
-    keys, values, kind = wide(keys), wide(values), CACHES[key_pool.dtype]
+    size, kind = keys[:1].numel(), CACHES[key_pool.dtype]
+    keys, values = padded(keys.flatten(1)), padded(values.flatten(1))
     pools, slots = (kind, key_pool, value_pool), slot_mapping.contiguous()
-    call("reshape_and_cache", keys, values, *pools, slots, len(keys), keys[:1].numel())
+    call("reshape_and_cache", keys, values, *pools, slots, len(keys), size)
 
 
 def paged_attention(
@@ -66,6 +69,8 @@ def paged_attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
+    if head_dim % (lanes := call("lanes")):
+        raise Declined(f"head_dim must be a multiple of {lanes}, got {head_dim}")
     out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
     read = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
     sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1], heads
