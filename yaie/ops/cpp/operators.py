@@ -16,7 +16,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     rows = padded(x)
     out = torch.empty_like(rows)
     call("rms_norm", rows, padded(weight), out, *x.shape, float(eps))
-    return out[:, : x.shape[1]].to(x.dtype)
+    return out[:, : x.shape[1]].contiguous().to(x.dtype)
 
 
 def add_rms_norm(
@@ -32,7 +32,7 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     both = padded(x.unflatten(1, (2, -1)))
     out = torch.empty_like(both[:, 0])
     call("silu_and_mul", both, out, len(x), x.shape[1] // 2)
-    return out[:, : x.shape[1] // 2].to(x.dtype)
+    return out[:, : x.shape[1] // 2].contiguous().to(x.dtype)
 
 
 def rotary(
