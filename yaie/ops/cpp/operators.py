@@ -52,9 +52,10 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
-    size, kind = keys[:1].numel(), CACHES[key_pool.dtype]
+    size = keys[:1].numel()
     keys, values = padded(keys.flatten(1)), padded(values.flatten(1))
-    pools, slots = (kind, key_pool, value_pool), slot_mapping.contiguous()
+    pools = CACHES[key_pool.dtype], key_pool, value_pool
+    slots = slot_mapping.contiguous()
     call("reshape_and_cache", keys, values, *pools, slots, len(keys), size)
 
 
