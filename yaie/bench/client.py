@@ -166,6 +166,38 @@ def closed_loop(
     return asyncio.run(run())
 
 
+def open_loop(
+    client: Client,
+    requests: Sequence[tuple[float, list[int], str]],
+    output: int,
+    refuse: bool = False,
+) -> list[tuple[Answer, float]]:
+    """The answers to requests of independent clients, each with the seconds by which it was late.
+
+    Args:
+        requests: (when it is due on the clock of `time.perf_counter`, prompt, cache salt).
+        output: tokens of each answer.
+        refuse: whether the server may refuse a request, whose answer is then empty.
+    """
+
+    async def run() -> list[tuple[Answer, float]]:
+        async def ask(due: float, prompt: list[int], salt: str) -> tuple[Answer, float]:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            late = time.perf_counter() - due
+            try:
+                answer = await client.stream(prompt, output, due, ignore_eos=True, cache_salt=salt)
+            except Refused:
+                if not refuse:
+                    raise
+                answer = Answer(Trace(due))
+            return answer, late
+
+        async with client:
+            return await asyncio.gather(*(ask(*request) for request in requests))
+
+    return asyncio.run(run())
+
+
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The data of server-sent events, as they come. The answer is read to its end, so that its
     connection can be used again."""

@@ -8,15 +8,14 @@ found in the prefix cache that another case left there.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from yaie.bench.bench import CPU, FRACTIONS, GPU, QUICK, Asked, Sizes, Subject, open_row
-from yaie.bench.client import Answer, Client, closed_loop
+from yaie.bench.client import Answer, Client, closed_loop, open_loop
 from yaie.bench.compare import chats, compare
 from yaie.bench.drive import Prompt
 from yaie.bench.engine import sections, show
@@ -65,19 +64,9 @@ class Clients(Subject):
     def open(
         self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
     ) -> Row:
-        salt = f"arrivals {case['fraction']}"
-
-        async def run() -> list[Answer]:
-            start = time.perf_counter() + 0.1
-
-            async def ask(prompt: Prompt, at: float) -> Answer:
-                await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
-                return await self._ask(prompt, output, salt, start + at)
-
-            async with self.client:
-                return await asyncio.gather(*map(ask, prompts, times))
-
-        answers = asyncio.run(run())
+        salt, start = f"arrivals {case['fraction']}", time.perf_counter() + 0.1
+        requests = [(start + at, prompt, salt) for at, prompt in zip(times, prompts, strict=True)]
+        answers = [answer for answer, _ in open_loop(self.client, requests, output)]
         row = self.row(case, prompts, answers)
         seen = open_row([answer.trace for answer in answers], times)
         rate = seen["finished"] * output
@@ -105,11 +94,6 @@ class Clients(Subject):
     ) -> list[Answer]:
         """Keep `at_once` requests under way."""
         return closed_loop(self.client, prompts, outputs, at_once, salt)
-
-    def _ask(
-        self, prompt: Prompt, output: int, salt: str, due: float | None = None
-    ) -> Awaitable[Answer]:
-        return self.client.stream(prompt, output, due, ignore_eos=True, cache_salt=salt)
 
     def row(self, case: Row, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> Row:
         """What a run measured, its answers compared. A piece of text may be several tokens."""

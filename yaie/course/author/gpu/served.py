@@ -13,7 +13,6 @@ several processes, since one process would be slower than the server.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import random
 import statistics
 import time
@@ -24,9 +23,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from yaie.bench import files
-from yaie.bench.client import Answer, Client, Refused, closed_loop
+from yaie.bench.client import Answer, Client, closed_loop, open_loop
 from yaie.bench.drive import greedy, run_closed
-from yaie.bench.load import Trace, figures, in_system, percentile, poisson_arrivals
+from yaie.bench.load import figures, in_system, percentile, poisson_arrivals
 from yaie.bench.machine import head
 from yaie.bench.process import Server, serving
 from yaie.bench.workloads import long_prompts
@@ -50,22 +49,7 @@ def ask_at(
 ) -> list[tuple[Answer, float]]:
     """The answers to requests (time on this machine's clock, prompt, cache salt) of independent
     clients, each with the seconds by which it was sent late. A refused one has an empty answer."""
-
-    async def all_of_them() -> list[tuple[Answer, float]]:
-        async def one(due: float, prompt: list[int], salt: str) -> tuple[Answer, float]:
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            late = time.perf_counter() - due
-            try:
-                answer = await client.stream(prompt, OUTPUT, due, ignore_eos=True, cache_salt=salt)
-            except Refused:
-                answer = Answer(Trace(due))
-            return answer, late
-
-        async with client:
-            return await asyncio.gather(*(one(*request) for request in requests))
-
-    client = Client(url, name)
-    return asyncio.run(all_of_them())
+    return open_loop(Client(url, name), requests, OUTPUT, refuse=True)
 
 
 @dataclass(frozen=True)
