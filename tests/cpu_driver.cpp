@@ -26,7 +26,7 @@ static bool round_all(float* x, int64_t count) {
 template <class F>
 static void product_of(const char* name) {
     const int64_t size = 96, rows = 37, stride = row_bytes<F>(size);
-    const bool in_integers = F::KIND >= Q8_0::KIND;  // of those of weights
+    const bool in_integers = F::KIND > Q8_0::KIND;  // of those of weights
     bool right = true;
     for (int64_t tokens : {1, 2, 3, 9}) {
         std::vector<uint8_t> weights(rows * stride);

@@ -49,8 +49,8 @@ def stored(weight: torch.Tensor, form: str | torch.dtype) -> tuple[Rows, torch.T
 
 
 def as_multiplied(x: torch.Tensor, form: str | torch.dtype) -> torch.Tensor:
-    """x as a product reads it: with weights in groups, in 8 bits, with a scale per group of 32."""
-    if form not in GROUPS:
+    """x as a product reads it: with 4-bit weights, in 8 bits, with a scale per group of 32."""
+    if form not in ("q4_0", "q4_1"):
         return x.double()
     groups = x.float().view(len(x), x.shape[1] // 32, 32)
     most = groups.abs().amax(-1, keepdim=True)
@@ -240,13 +240,14 @@ def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
     model = load_model(folder, form)
     save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
     got, numbers = logits_of(model), load_model(folder)
+    if form != "q8_0":  # whose products round x
 
-    def product(linear, x):
-        weight = torch.cat([rows.data for rows in linear.rows])
-        return (as_multiplied(x, form) @ weight.double().T).float()
+        def product(linear, x):
+            weight = torch.cat([rows.data for rows in linear.rows])
+            return (as_multiplied(x, form) @ weight.double().T).float()
 
-    numbers.step = None
-    monkeypatch.setattr(Linear, "forward", product)
+        numbers.step = None
+        monkeypatch.setattr(Linear, "forward", product)
     wanted = logits_of(numbers)
     monkeypatch.undo()
     torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
@@ -444,7 +445,7 @@ def test_engines_that_spin_and_sleep_are_asked_alone_and_in_pairs(tmp_path, monk
     [
         ("bfloat16", 2e-3, 0.95),
         ("float16", 1e-5, 0.99),
-        ("q8_0", 6e-3, 0.94),
+        ("q8_0", 3e-3, 0.94),
         ("q4_1", 0.12, 0.78),
         ("q4_0", 0.6, 0.6),
     ],

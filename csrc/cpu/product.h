@@ -1,8 +1,8 @@
 // Matrix products with weights as they are stored: rows of a format of lanes.h.
 //
-// Computes  out[t][n] = Σ over k of x[t][k] × weights[n][k] in float32; with weights in groups
+// Computes  out[t][n] = Σ over k of x[t][k] × weights[n][k] in float32; with weights of 4 bits
 //           Σ over groups of scale × x_scale × Σ of q × q_x + minimum × Σ of x
-// Shapes    x [tokens, size] float32, for groups rounded to 8 bits; weights [rows, size] in any
+// Shapes    x [tokens, size] float32, for 4 bits rounded to 8; weights [rows, size] in any
 //           format, size a multiple of its GROUP; out [tokens, rows] float32
 // Owns      each call: a panel of up to PANEL rows, for up to TOKENS tokens
 // Moves     the weights once: they are what a product of a few tokens costs
@@ -11,7 +11,7 @@
 //           has the same bits with any number of tokens beside it. For more than two tiles a panel
 //           is unpacked to float32 once. Four rows are four streams of reads in one page, which no
 //           processor foresees: each iteration asks for the bytes that come AHEAD, in the second
-//           level of the cache, since the first is full. With groups a lane is a row, because one
+//           level of the cache, since the first is full. With 4 bits a lane is a row, because one
 //           instruction multiplies 4 × LANES bytes, but LANES floats. The sum of a group is exact,
 //           and groups are added in order: these bits do not depend on tiles either.
 #pragma once
@@ -94,17 +94,14 @@ typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
 // Add to `sum` the products of unsigned bytes and of signed bytes x, four of each to a lane.
 #if defined(__AVX512VNNI__)
 typedef Ints Sums;
-constexpr bool WHOLE_BYTES = true;
 static inline Sums add_products(Sums sum, Words bytes, Words x) {
     __m512i to = bits<__m512i>(sum);
     return bits<Ints>(_mm512_dpbusd_epi32(to, bits<__m512i>(bytes), bits<__m512i>(x)));
 }
 static inline Ints total(Sums sum) { return sum; }
 #else
-// Two products share 16 bits here. Bytes from 0 to 15 leave room for the sum of sixteen products:
-// larger ones are multiplied half by half.
+// Two products share 16 bits here: numbers from 0 to 15 leave room for the sum of sixteen products.
 typedef Pairs Sums;
-constexpr bool WHOLE_BYTES = false;
 static inline Sums add_products(Sums sum, Words bytes, Words x) {
 #if defined(__AVX2__) && !defined(__AVX512F__)  // compilers do not find this instruction
     return sum + bits<Pairs>(_mm256_maddubs_epi16(bits<__m256i>(bytes), bits<__m256i>(x)));
@@ -146,15 +143,11 @@ static inline void round_groups(const float* x, int64_t size, Rounded* to) {
 // A group of LANES rows, of which each word is four bytes of each row.
 template <class F>
 struct Grouped {
-    static constexpr int WORDS = (F::BYTES - F::HEAD) / 4;
-    static constexpr int PASSES = WORDS == 8 && !WHOLE_BYTES ? 2 : 1;  // the second of upper halves
-    Words head, words[WORDS];  // the head holds a scale, and above it a minimum, in float16
+    Words head, words[4];  // the head holds a scale, and above it a minimum, in float16
 
-    // The numbers 4 × w to 4 × w + 3 of each row, so that they are unsigned.
-    inline Words numbers(int w, int pass) const {
-        if (WORDS == 4) return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
-        Words bytes = words[w % WORDS] ^ 0x80808080;
-        return PASSES == 1 ? bytes : bytes >> 4 * pass & 0x0f0f0f0f;
+    // The numbers 4 × w to 4 × w + 3 of each row.
+    inline Words numbers(int w) const {
+        return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
     }
 };
 // Four rows at a time: their words are transposed.
@@ -169,13 +162,10 @@ static void interleave(const uint8_t* weights, size_t stride, int64_t rows, Grou
             for (int i = 0; i < 4; ++i)
                 to[i] = F::HEAD == 4 ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
             to += LANES;
-            for (int w = 0; w < Grouped<F>::WORDS; w += 4) {
-                FourWords words[4];
-                for (int i = 0; i < 4; ++i)
-                    words[i] = load<FourWords>(row[i] + at + F::HEAD + 4 * w);
-                transpose(words);
-                for (int n = 0; n < 4; ++n, to += LANES) store(to, words[n]);
-            }
+            FourWords words[4];
+            for (int i = 0; i < 4; ++i) words[i] = load<FourWords>(row[i] + at + F::HEAD);
+            transpose(words);
+            for (int n = 0; n < 4; ++n, to += LANES) store(to, words[n]);
         }
     }
 }
@@ -185,23 +175,19 @@ template <class F, int M>
 static void strip(const Grouped<F>* weights, const Rounded* x, int64_t groups, float* out) {
     Floats result[M] = {};
     for (int64_t g = 0; g < groups; ++g, ++weights, ++x) {
-        Ints whole[M];
-        for (int m = 0; m < M; ++m) whole[m] = Ints{} - F::ZERO * x[m * groups].sum;
-        for (int pass = 0; pass < Grouped<F>::PASSES; ++pass) {
-            Sums sum[M] = {};
-            for (int w = 0; w < 8; ++w) {
-                Words numbers = weights->numbers(w, pass);
-                for (int m = 0; m < M; ++m)
-                    sum[m] = add_products(sum[m], numbers,
-                                          Words{} + load<uint32_t>(x[m * groups].x + 4 * w));
-            }
-            for (int m = 0; m < M; ++m) whole[m] += total(sum[m]) << 4 * pass;
+        Sums sum[M] = {};
+        for (int w = 0; w < 8; ++w) {
+            Words numbers = weights->numbers(w);
+            for (int m = 0; m < M; ++m)
+                sum[m] = add_products(sum[m], numbers,
+                                      Words{} + load<uint32_t>(x[m * groups].x + 4 * w));
         }
         const Words head = weights->head;
         Floats scale = F16::wide(head & 0xffff), minimum = F16::wide(head >> 16);
         for (int m = 0; m < M; ++m) {
             const Rounded& group = x[m * groups];
-            result[m] += __builtin_convertvector(whole[m], Floats) * (scale * group.scale);
+            Ints whole = total(sum[m]) - F::ZERO * group.sum;
+            result[m] += __builtin_convertvector(whole, Floats) * (scale * group.scale);
             if (F::HEAD == 4) result[m] += minimum * (group.sum * group.scale);
         }
     }
@@ -220,7 +206,7 @@ struct Multiplier {
     const float* x;
     int64_t size;
     Room& room;
-    std::vector<Rounded> rounded = {};  // tokens, for weights in groups: from this one on
+    std::vector<Rounded> rounded = {};  // tokens, for weights of 4 bits: from this one on
     int64_t rounded_from = -1;
 
     // Multiply panel `panel` of a part by `count` tokens from `first` on, into out [count, WIDTH];
@@ -231,7 +217,7 @@ struct Multiplier {
             using F = decltype(f);
             const size_t stride = row_bytes<F>(size);
             const uint8_t* weights = part.data + row * stride;
-            if constexpr (F::KIND < Q8_0::KIND) {
+            if constexpr (F::KIND <= Q8_0::KIND) {
                 multiply<F>(weights, stride, rows, x + first * size, size, count, size, out, WIDTH,
                             room.floats(size * PANEL));
             } else {
