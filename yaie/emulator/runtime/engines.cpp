@@ -93,8 +93,10 @@ void emulator_copy_bytes(void* to, const void* from, uint32_t bytes, uint64_t* b
 void emulator_prepare_product(ProductCall* call) {
     const void* site = __builtin_return_address(0);
     const Core& core = *this_core;
-    static thread_local std::vector<Span> reads_of[1024 / warp_group];
-    auto& reads = reads_of[core.current->linear / warp_group];  // until all of it have come
+    static thread_local std::vector<std::vector<Span>> reads_of;  // the warp groups of a team
+    const size_t group = core.current->linear / warp_group;
+    if (reads_of.size() <= group) reads_of.resize(group + 1);
+    auto& reads = reads_of[group];  // until all of it have come
     ProductPart& part = call->part;
     Product& operation = call->operation;
     const int count = part.product.n / 2;
