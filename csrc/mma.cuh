@@ -39,15 +39,13 @@ __device__ __forceinline__ void cp_async_wait() {
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_address(row))
-                 : "memory");
+                 : "r"(shared_address(row)));
 }
 // The same, transposed: the lane receives element `group` of rows `pair` and `pair` + 1.
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_address(row))
-                 : "memory");
+                 : "r"(shared_address(row)));
 }
 
 // c += a b, where a is 16 × 16, b is 16 × 8 and c is 16 × 8.
@@ -72,6 +70,10 @@ __device__ __forceinline__ void mma_16x8x16<__nv_bfloat16>(float (&c)[4], const 
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// An online softmax on powers of 2: scores carry the factor log2(e), and a log-sum-exp in powers of
+// 2 times ln(2) is the natural one. The initial maximum is finite, as inf - inf is NaN.
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f, LOWEST = -3.0e38f;
 
 // 2 to the power of x, within about 2 units in the last place. A subnormal result (below 2^-126)
 // becomes 0.

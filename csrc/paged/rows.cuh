@@ -9,9 +9,7 @@
 
 #include "mma.cuh"
 
-constexpr int CHUNK = 8;          // elements in 16 bytes
-constexpr float LOWEST = -1e30f;  // the initial maximum: finite, since -inf - -inf is NaN
-constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+constexpr int CHUNK = 8;  // elements in 16 bytes
 
 // The place of a chunk of a row in a tile, in elements. 8 adjacent chunks of a row, or the same
 // chunk of 8 successive rows, lie in different banks.

@@ -20,7 +20,7 @@
 //           and finds the maximum: any logit near the maximum will do as the reference. Masses are
 //           integers, so sums do not depend on the order of the threads. A token less likely than
 //           the largest by a factor of 2³² is never drawn.
-#include "mma.cuh"  // exp2_approx
+#include "mma.cuh"  // exp2_approx, LOG2_E
 
 constexpr int THREADS = 384, WARPS = THREADS / WARP;
 constexpr int BINS_PER_OCTAVE = 32, OCTAVES = 32;  // an octave: a factor of 2 in mass
@@ -30,7 +30,6 @@ constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
 constexpr int INDEX_BITS = 24;  // of a key: the token; the other 32 are the logit
 constexpr int CAPACITY = 4096, LARGE = 6144;  // tokens that the list can hold, by card
 constexpr int SAMPLE = 8;  // tokens per thread that the reference is chosen from
-constexpr float LOG2_E = 1.44269504f;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int RESIDENT = 1;  // thread blocks per multiprocessor; shared memory has room for one
 #else

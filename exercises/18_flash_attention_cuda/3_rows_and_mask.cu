@@ -1,5 +1,5 @@
 // Exercise 18.3: Heads as rows, and a mask in registers.
-// Your parts begin in lines 124 and 210 of this file.
+// Your parts begin in lines 122 and 208 of this file.
 //
 // A tile of the tensor-core kernel has TILE_Q rows, and a row is a (query, head) pair: the query
 // heads that share KV head `kv_head` are adjacent rows, so row r of a sequence is query r / group,
@@ -57,8 +57,6 @@ constexpr float LAZY = 8.0f;        // a weight may reach 2 to this power
 
 constexpr int CHUNK = 8;                // elements in 16 bytes
 constexpr int ROW_TILES = WARP_Q / 16;  // of mma.sync
-constexpr float LOWEST = -3.0e38f;      // the initial maximum: finite, as inf - inf is NaN
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The place of chunk `chunk` of row `row` in a tile in shared memory, counted in chunks. A row has
 // CHUNKS 16-byte chunks, a multiple of 8. The same chunk of 8 successive rows lies in different

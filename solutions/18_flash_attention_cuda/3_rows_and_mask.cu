@@ -54,8 +54,6 @@ constexpr float LAZY = 8.0f;        // a weight may reach 2 to this power
 
 constexpr int CHUNK = 8;                // elements in 16 bytes
 constexpr int ROW_TILES = WARP_Q / 16;  // of mma.sync
-constexpr float LOWEST = -3.0e38f;      // the initial maximum: finite, as inf - inf is NaN
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // The place of chunk `chunk` of row `row` in a tile in shared memory, counted in chunks. A row has
 // CHUNKS 16-byte chunks, a multiple of 8. The same chunk of 8 successive rows lies in different

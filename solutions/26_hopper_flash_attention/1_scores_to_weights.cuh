@@ -23,9 +23,7 @@ constexpr int LINE = 64;               // elements
 constexpr int PATTERN = 8 * LINE * 2;  // bytes of 8 lines
 constexpr int ROWS = 64;               // queries of a warp group
 constexpr int HEADS_TOGETHER = 16;     // heads that consecutive tiles of queries alternate between
-constexpr float LOWEST = -3.0e38f;     // the initial maximum: finite, as inf - inf is NaN
 constexpr float LAZY = 8.0f;           // a weight may reach 2 to this power
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // --------------------------------------------------------------------------------- products
 
