@@ -1,4 +1,4 @@
-"""Figures that README and the texts of notebooks name (11, 12, 16, 18, 19, 21 to 23, 25, 26, 29)
+"""Figures that docs/ and the texts of notebooks name (11, 12, 16, 18, 19, 21 to 23, 25, 26, 29)
 are of their data."""
 
 from __future__ import annotations
@@ -328,6 +328,10 @@ def of_26() -> list[tuple]:
         assert (ms[skipped] < ms[keys]) == ("d64" in name)  # "Two gain nothing by it"
         assert ms[keys] <= ms.get("176 keys", ms[keys])
     rounds = ("{:,.0f} tiles of 128 queries: {:.0f} rounds", 4096, 4096 // 132)
+    products = json.loads((DATA / "16_hopper_h100.json").read_text())["products"].values()
+    fastest = max(max(column(product, "tflop_s").values()) for product in products)
+    copied = json.loads((DATA / "18_flash_hopper_h100.json").read_text())["copy_gb_s"]
+    balance = 1e3 * fastest / copied  # operations per byte
     return [
         ("{:.2f} of cuDNN with four full", ours[0]), ("{:.2f} with a causal mask", ours[1]),
         ("it is {:.2f} and {:.2f}", *ours[2:]),
@@ -336,6 +340,7 @@ def of_26() -> list[tuple]:
         *[("lose{} {:.0f} to {:.0f} %", "s" if "block" in change else "", min(share), max(share))
           for change, share in loses.items()],
         ("at most {:.0f} %", 100 * most), rounds, *limits(), *first_token(),
+        ("with {:.0f} to {:.0f} times as many operations per byte", balance / 8, balance),
     ]  # fmt: skip
 
 
@@ -386,11 +391,18 @@ def of_12() -> list[tuple]:
     return [("{:.0f} % longer at 4,096³ and {:.0f} % longer at 8,192³", *more)]
 
 
-def of_readme() -> list[tuple]:
+def of_docs() -> list[tuple]:
     record = json.loads((DATA / "16_hopper_h100.json").read_text())
     square = column(record["products"]["4096 × 4096 × 4096"], "of_library")
     rows = HOPPER["B4 H32 S4096 d128 causal"]["pingpong"]
+    two = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())["steps"]
+    decode = [row["times as fast as one GPU"] for row in two
+              if row["way"] == "peers" and row["step"].startswith("decode")]  # fmt: skip
+    eight = json.loads((DATA / "19_fp8_quality_cpu.json").read_text())["caches"]["e4m3"]
     return [
+        ("{:.2f} to {:.2f} times as fast", min(decode), max(decode)),
+        ("by {:.3f} nats on average", eight["kl_mean"]),
+        ("the same at {:.0f} % of", 100 * eight["same_likeliest"]),
         ("FlashAttention-3 | {:.2f} and {:.2f} times", rows["of_cudnn"], rows["of_fa3"]),
         ("cuBLAS | {:.2f} times", square["store"]),
     ]
@@ -493,9 +505,10 @@ def test_the_text_names_the_figures_of_its_data(number, figures):
     assert not missing, f"notebook {number} does not name {missing}, which its data give"
 
 
-def test_the_readme_names_the_figures_of_its_data():
-    text = " ".join((DATA.parents[1] / "README.md").read_text().split())
-    for template, *values in of_readme():
+def test_the_docs_name_the_figures_of_their_data():
+    pages = (DATA.parents[1] / "docs").glob("*.md")
+    text = " ".join(" ".join(page.read_text() for page in pages).split())
+    for template, *values in of_docs():
         assert template.format(*values) in text
 
 
@@ -518,7 +531,6 @@ def test_the_text_shows_the_lines_of_the_function(number, function):
 def test_the_kept_reports_name_lines_of_the_draft():
     """What compute-sanitizer said of exercise 23.3 is read beside the learner's file."""
     exercise = manifest.find("23.3")
-    assert (DATA / exercise.reports).exists()  # so the stub has no list above these lines
     draft = render.stub(exercise).splitlines()
     for report in data_nb23.reports():
         named = re.findall(re.escape(exercise.file.name) + r":(\d+)", report["text"])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from yaie.course.author.site import DOCS
+
 ROOT = Path(__file__).parents[1]
 EACH = "token|second|request|thread|step|warp|thread block|head|layer|row|lane|rank|byte|iteration"
 PATTERNS = {
@@ -32,7 +34,7 @@ KEPT = (
 
 def texts() -> Iterator[tuple[str, str]]:
     """Everything written for readers: (place, text)."""
-    for name in ("README.md", "CONTRIBUTING.md"):
+    for name in ("README.md", "CONTRIBUTING.md", *DOCS):
         yield name, (ROOT / name).read_text()
     for folder, endings in {
         "yaie": (".py", ".md", ".mistakes", ".h"),

@@ -325,17 +325,17 @@ def test_a_line_for_each_format_and_case_beside_llama():
     )
 
 
-def test_the_readme_has_the_kept_figures_and_fewer_bits_move_the_model_further():
-    record, readme = own_roof.kept_beside(), (own_roof.ROOT / "README.md").read_text()
+def test_the_benchmarks_have_the_kept_figures_and_fewer_bits_move_the_model_further():
+    record, page = own_roof.kept_beside(), (own_roof.ROOT / "docs/benchmarks.md").read_text()
     for form in data_nb10.FORMATS:
         one, eight, chats, short, long = (row["ratio"] for row in record[form]["results"])
         ours, llama = (memory["rss"] for memory in record[form]["memory_mb"].values())
         name = form.capitalize() if form.startswith("q") else form
         told = f"| {name} | {one:.2f} | {eight:.2f} | {chats:.2f} | {short:.2f} and {long:.2f} |"
-        assert f"{told} {ours / llama:.2f} |" in readme
+        assert f"{told} {ours / llama:.2f} |" in page
     for row in record["spinning"]["results"]:
         told = f"{row['sleeping']:.0f}( tokens/s)? instead of {row['spinning']:.0f}"
-        assert re.search(rf"\b{told}\b", " ".join(readme.split())), told
+        assert re.search(rf"\b{told}\b", " ".join(page.split())), told
     moved = [record[form]["rounding"]["kl"] for form in ("float16", "bfloat16", "q8_0", "q4_1")]
     assert moved == sorted(moved) and moved[-1] < record["q4_0"]["rounding"]["kl"]
 

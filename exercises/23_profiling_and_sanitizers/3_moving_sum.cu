@@ -1,10 +1,18 @@
 // Exercise 23.3: Three faults that compute-sanitizer found.
-// Your part begins in line 24 of this file.
+// Your part begins in line 32 of this file.
 //
 // `out[i]` is the sum of `x[i]` and its two neighbors; past either end of `x` they count as 0. The
 // draft has three faults. The notebook shows how memcheck, racecheck and initcheck reported them on
 // a GPU, with line, threads and address. Read the reports, then repair the lines between `begin` and
 // `end`.
+//
+// You have
+// - `x`, `out`, `n`: float32, `n` numbers each
+// - `THREADS`: 256, the threads of a thread block
+// - `tile[THREADS + 2]`: in shared memory: the thread block's elements, the one before, the one
+//   after
+// - `i`: the element of this thread; it may lie past the end
+// - `__syncthreads()`: all threads meet
 //
 // In a terminal: yaie check 23.3, yaie hint 23.3, yaie reset 23.3.
 

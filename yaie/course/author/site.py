@@ -28,7 +28,8 @@ import nbformat
 from yaie.course.author.notebooks import PNG, alternative_text, committed
 from yaie.course.core.paths import ROOT
 
-PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCS = ("docs/install.md", "docs/engine.md", "docs/benchmarks.md")
+PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *DOCS)
 REFERENCE = {
     "Engine": "engine.llm engine.params engine.sampling engine.request engine.config engine.engine",
     "Memory": "engine.kv_cache engine.radix engine.prefix_cache engine.scheduler",
@@ -76,10 +77,10 @@ class Stage:
         for path in committed():
             self.write_notebook(path)
         for name in PROSE:
-            text = self.links((ROOT / name).read_text(encoding="utf-8"), ROOT)
+            text = self.links((ROOT / name).read_text(encoding="utf-8"), (ROOT / name).parent)
             if name == "README.md":
-                name, text = "index.md", f"{text}\n{contents()}"
-            (self.folder / name).write_text(text, encoding="utf-8")
+                text += f"\n{contents()}"
+            (self.folder / self.prose(name)).write_text(text, encoding="utf-8")
         (self.folder / "reference.md").write_text(reference(), encoding="utf-8")
         for path in self.code:
             self.write_code(path)
@@ -111,6 +112,10 @@ class Stage:
             parts[number] = LINK.sub(lambda m: m[1] + self.page(m[2], home) + m[3], parts[number])
         return "".join(parts)
 
+    @staticmethod
+    def prose(name: str) -> str:
+        return "index.md" if name == "README.md" else Path(name).name
+
     def page(self, target: str, home: Path) -> str:
         path = (home / target).resolve()
         if not path.exists() or not path.is_relative_to(ROOT):
@@ -119,7 +124,7 @@ class Stage:
         if path.suffix == ".ipynb":
             return path.name
         if name in PROSE:
-            return "index.md" if name == "README.md" else name
+            return self.prose(name)
         if path.suffix == ".png":
             shutil.copy(path, self.folder / "_static" / path.name)
             return f"_static/{path.name}"
@@ -151,7 +156,8 @@ def contents() -> str:
     named = {name for names in trees.values() for name in names}
     if left_out := {path.stem for path in committed()} - named:
         raise ValueError(f"README's table of notebooks lacks {', '.join(sorted(left_out))}")
-    trees["Beside the notebooks"] = ["reference", "CONTRIBUTING", "CHANGELOG"]
+    trees["Beside the notebooks"] = [Path(name).stem for name in DOCS]
+    trees["Beside the notebooks"] += ["reference", "CONTRIBUTING", "CHANGELOG"]
     return "\n".join(
         f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
         for caption, names in trees.items()

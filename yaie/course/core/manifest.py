@@ -53,8 +53,6 @@ class Exercise:
         operator: the operator of the model that the solution computes, if any.
         draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
         have: what is at hand, as (names in Markdown, what they are or return).
-        reports: a file of `notebooks/data` with a tool's reports, which name lines of the stub by
-            number.
     """
 
     id: str
@@ -73,7 +71,6 @@ class Exercise:
     operator: str | None = None
     draft: str = ""
     have: tuple[tuple[str, str], ...] = ()
-    reports: str = ""
 
     def __post_init__(self) -> None:
         if len(self.title) > LONGEST_TITLE:

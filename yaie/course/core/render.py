@@ -86,7 +86,7 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     if solved:
         yield from _for_authors(exercise)
         return
-    if exercise.have and not exercise.reports:  # a list would shift the lines that they name
+    if exercise.have:
         yield "You have"
         for names, what in exercise.have:
             yield from textwrap.wrap(f"- {names}: {what}", WIDTH - 2, subsequent_indent="  ")
