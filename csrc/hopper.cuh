@@ -200,6 +200,14 @@ __device__ __forceinline__ void tma_load(void* to, const CUtensorMap& map, uint6
         "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
         : "memory");
 }
+__device__ __forceinline__ void tma_load(void* to, const CUtensorMap& map, uint64_t* barrier, int x,
+                                         int y, int z, int u, int v) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];\n" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+        : "memory");
+}
 
 // Start loading the box into each thread block of the cluster whose bit is set in `blocks`: to the same
 // place in its shared memory, counted by the mbarrier at the same place. It is read only once.

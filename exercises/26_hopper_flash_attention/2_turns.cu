@@ -54,7 +54,7 @@ struct Sizes {
                                   Q_STAGES * (int)sizeof(Work);
 };
 
-template <typename T, int DIM, bool WIDE = false>
+template <typename T, int DIM, bool WIDE, bool TOGETHER>
 __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     flash_pingpong(const Flash<T> flash, const __grid_constant__ Maps maps, int all) {
     using Size = Sizes<DIM, WIDE>;
@@ -116,11 +116,11 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 bool cut = values && left < KEYS;  // values of which the last become zeros
                 T* tile = ring + stage * Size::KV_TILE;
                 mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);
-                load_tile<T, DIM, KEYS>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
+                load_tile<T, DIM, KEYS, TOGETHER>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
                                         flash, work, first);
                 if (!cut) continue;
                 mbarrier_wait(tail, tails++ % 2);
-                zero_values<T, DIM, KEYS>(tile, left, lane, WARP);
+                zero_values<T, DIM, KEYS, TOGETHER>(tile, left, lane, WARP);
                 __syncwarp();
                 if (lane == 0) mbarrier_arrive(&full[stage]);
             }
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     auto begin_scores = [&](int count, int load) {  // with the first keys
         const T* k_tile = wait_for(load);
         wgmma_fence();
-        multiply_keys<T, DIM, KEYS>(scores, queries(count), k_tile);
+        multiply_keys<T, DIM, KEYS, TOGETHER>(scores, queries(count), k_tile);
         wgmma_commit();
     };
     // Tiles of keys up to the last one that this consumer sees. Two consumers compute all: as fast.
@@ -224,11 +224,11 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 // your lines
                 // exercise 26.2 end
                 wgmma_fence();
-                multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
+                multiply_keys<T, DIM, KEYS, TOGETHER>(scores, q_tile, k_tile);
                 wgmma_commit();
                 const T* v_tile = wait_for(load + 2);
                 wgmma_fence();
-                add_values<T, DIM, KEYS>(out, weights, v_tile);
+                add_values<T, DIM, KEYS, TOGETHER>(out, weights, v_tile);
                 wgmma_commit();
                 // exercise 26.2 begin: after the last of them
                 // your lines
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if (tiles < work.tiles) skip_keys();
             const T* v_tile = wait_for(load);
             wgmma_fence();
-            add_values<T, DIM, KEYS>(out, weights, v_tile);
+            add_values<T, DIM, KEYS, TOGETHER>(out, weights, v_tile);
             wgmma_commit();
             // If tiles are left to skip, the producer needs their stages before it loads more.
             if (Q_STAGES > 1 && tiles == work.tiles) {
@@ -277,14 +277,14 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     // exercise 26.2 end
 }
 
-template <typename T, int DIM, bool WIDE = false>
+template <typename T, int DIM, bool WIDE, bool TOGETHER>
 static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     using Size = Sizes<DIM, WIDE>;
     Maps maps;
-    cudaError_t error = make_maps(&maps, flash, Size::KEYS);
+    cudaError_t error = make_maps(&maps, flash, Size::KEYS, TOGETHER);
     if (error != cudaSuccess) return error;
-    error = cudaFuncSetAttribute(flash_pingpong<T, DIM, WIDE>,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
+    auto kernel = flash_pingpong<T, DIM, WIDE, TOGETHER>;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
     if (error != cudaSuccess) return error;
     int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;
     error = cudaGetDevice(&device);
@@ -292,20 +292,26 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
     int blocks = min(sms, all);
-    flash_pingpong<T, DIM, WIDE><<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
+    kernel<<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
     return cudaGetLastError();
+}
+
+template <typename T, int DIM>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    bool cache = flash.block_tables, together = cache && flash.head_dim == DIM;
+    bool wide = !cache || Sizes<DIM, true>::KEYS % flash.block_size == 0;
+    auto run = together ? wide ? launch<T, DIM, true, true> : launch<T, DIM, false, true>
+               : wide   ? launch<T, DIM, true, false>
+                        : launch<T, DIM, false, false>;
+    return run(flash, stream);
 }
 
 template <typename T>
 static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
     return checked(flash, 256, [=](const Flash<T>& flash) {
-        if (flash.head_dim <= 64) return launch<T, 64>(flash, stream);
-        auto fits = [&](int keys) { return !flash.block_tables || keys % flash.block_size == 0; };
-        if (flash.head_dim <= 128)
-            return fits(Sizes<128, true>::KEYS) ? launch<T, 128, true>(flash, stream)
-                                                : launch<T, 128>(flash, stream);
-        return fits(Sizes<256, true>::KEYS) ? launch<T, 256, true>(flash, stream)
-                                            : launch<T, 256>(flash, stream);
+        if (flash.head_dim <= 64) return launch<T, 64, false, false>(flash, stream);
+        if (flash.head_dim <= 128) return launch<T, 128>(flash, stream);
+        return launch<T, 256>(flash, stream);
     });
 }
 

@@ -14,6 +14,9 @@
 // A line of a tile is 64 elements, 128 bytes, which SPAN_128 swizzles. A tile of `rows` rows consists
 // of DIM / 64 parts, one after another; a part has one line per row. Queries and keys are K-major:
 // the sums of q kᵀ run along a line. Values are MN-major: the sums of weights v run down the rows.
+//
+// TMA needs some 60 clocks per box, however small it is. So from a cache it brings all parts of a block
+// in one box. The tile is then TOGETHER: 8 lines of each part, part by part, for each 8 rows.
 #pragma once
 
 #include "flash/flash.cuh"
@@ -27,29 +30,36 @@ constexpr float LAZY = 8.0f;           // a weight may reach 2 to this power
 
 // --------------------------------------------------------------------------------- products
 
+// Bytes from one part of a tile of keys or values to the next, and from 8 lines of a part to its next 8.
+template <int DIM, int KEYS, bool TOGETHER>
+constexpr int PART = TOGETHER ? PATTERN : KEYS * LINE * 2;
+template <int DIM, bool TOGETHER>
+constexpr int LINES_8 = TOGETHER ? DIM / LINE * PATTERN : PATTERN;
+
 // scores = q kᵀ for the ROWS queries of a warp group and the KEYS keys of a tile.
-template <typename T, int DIM, int KEYS>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void multiply_keys(float (&scores)[KEYS / 2], const T* q_tile,
                                               const T* k_tile) {
     uint64_t q = matrix_descriptor(q_tile, 0, PATTERN, Swizzle::SPAN_128);
-    uint64_t k = matrix_descriptor(k_tile, 0, PATTERN, Swizzle::SPAN_128);
+    uint64_t k = matrix_descriptor(k_tile, 0, LINES_8<DIM, TOGETHER>, Swizzle::SPAN_128);
 #pragma unroll
     for (int d = 0; d < DIM; d += 16) {
         int part = d / LINE, along = d % LINE * 2;
         wgmma<T, KEYS>(scores, advance(q, part * ROWS * LINE * 2 + along),
-                       advance(k, part * KEYS * LINE * 2 + along), d > 0);
+                       advance(k, part * PART<DIM, KEYS, TOGETHER> + along), d > 0);
     }
 }
 
 // out += weights v, where the weights are in registers as wgmma takes a: 16 keys in four of them.
-template <typename T, int DIM, int KEYS>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void add_values(float (&out)[DIM / 2],
                                            const uint32_t (&weights)[KEYS / 16][4],
                                            const T* v_tile) {
-    uint64_t v = matrix_descriptor(v_tile, KEYS * LINE * 2, PATTERN, Swizzle::SPAN_128);
+    uint64_t v = matrix_descriptor(v_tile, PART<DIM, KEYS, TOGETHER>, LINES_8<DIM, TOGETHER>,
+                                   Swizzle::SPAN_128);
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step)
-        wgmma<T, DIM, true>(out, weights[step], advance(v, step * 2 * PATTERN));
+        wgmma<T, DIM, true>(out, weights[step], advance(v, step * 2 * LINES_8<DIM, TOGETHER>));
 }
 
 // ---------------------------------------------------------------------------------- softmax
@@ -175,33 +185,40 @@ __device__ __forceinline__ void load_queries(T* to, const CUtensorMap& map, uint
 }
 
 // Start loading the keys from `first` on, or their values. A warp calls it: each lane loads one box.
-// A tile of a cache has as many boxes in a part as blocks. Those past the sequence's end are loaded
-// from its last block: no block need exist there, and the bytes to wait for are always the same.
-template <typename T, int DIM, int KEYS>
+// A tile of a cache has as many boxes as blocks, or as many in each part. Those past the sequence's end
+// are loaded from its last block: no block need exist there, and the bytes to wait for are always the
+// same.
+template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void load_tile(T* to, const CUtensorMap& map, uint64_t* full,
                                           const Flash<T>& flash, const Work& work, int first) {
     int lane = threadIdx.x % WARP, kv_head = work.head / flash.group();
     int height = flash.block_tables ? min(flash.block_size, KEYS) : KEYS;
+    constexpr int PARTS = TOGETHER ? 1 : DIM / LINE;  // that are loaded one by one
     if (lane == 0) mbarrier_arrive_expect(full, KEYS * DIM * 2);
     __syncwarp();
 #pragma unroll 1  // the producer has few registers
-    for (int i = lane; i < KEYS / height * (DIM / LINE); i += WARP) {
-        int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
+    for (int i = lane; i < KEYS / height * PARTS; i += WARP) {
+        int part = i % PARTS, down = i / PARTS * height;
         int key = min(first + down, (work.sequence.num_keys - 1) / height * height);
-        tma_load(to + (part * KEYS + down) * LINE, map, full, part * LINE, kv_head,
-                 work.sequence.place(key, flash.block_size));
+        int row = work.sequence.place(key, flash.block_size);
+        if (TOGETHER)
+            tma_load(to + down * DIM, map, full, 0, 0, 0, row / 8, kv_head);
+        else
+            tma_load(to + (part * KEYS + down) * LINE, map, full, part * LINE, kv_head, row);
     }
 }
 
 // Values past the end of a sequence are another's, or what was there before: NaN times weight 0 is
 // NaN, so they become zeros. A whole warp or thread block calls it.
-template <typename T, int DIM, int KEYS>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void zero_values(T* tile, int first_row, int thread, int threads) {
 #pragma unroll 1
     for (int i = first_row * (LINE / 8) + thread; i < KEYS * (LINE / 8); i += threads)
 #pragma unroll
         for (int part = 0; part < DIM / LINE; ++part)
-            store16(tile + part * KEYS * LINE + i * 8, Vec<T>{});
+            store16(tile + (part * PART<DIM, KEYS, TOGETHER> + i / 64 * LINES_8<DIM, TOGETHER>) / 2 +
+                        i % 64 * 8,
+                    Vec<T>{});
     fence_proxy_async();
 }
 
@@ -265,16 +282,33 @@ cudaError_t make_map(CUtensorMap* map, const T* data, int rows, int heads, int h
     return make_tensor_map(map, data, sizes, strides, box, Swizzle::SPAN_128);
 }
 
+// The map of the blocks of a cache whose parts come together: a box is all lines of `height` rows of a
+// head, as `height` / 8 times 8 lines of each part.
+template <typename T>
+cudaError_t map_blocks(CUtensorMap* map, const Flash<T>& flash, const T* data, int64_t row_stride,
+                       int height) {
+    size_t dim = flash.head_dim, stride = row_stride;
+    size_t sizes[] = {LINE, 8, dim / LINE, (size_t)flash.keys / 8, (size_t)flash.kv_heads};
+    size_t strides[] = {stride, LINE, 8 * stride, dim};
+    int box[] = {LINE, 8, (int)dim / LINE, height / 8, 1};
+    return make_tensor_map(map, data, sizes, strides, box, Swizzle::SPAN_128);
+}
+
 // For tiles of `keys` keys. The boxes of a cache are its blocks, or parts of them: their sizes must
 // divide each other, and be whole patterns of the swizzle.
 template <typename T>
-cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys) {
+cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys, bool together = false) {
     int block_size = flash.block_tables ? flash.block_size : keys;
     if (block_size % 8 || (keys % block_size && block_size % keys)) return cudaErrorInvalidValue;
     int height = min(block_size, keys), dim = flash.head_dim;
     cudaError_t error =
         make_map(&maps->q, flash.q, flash.tokens, flash.heads, dim, flash.q_stride, ROWS);
     if (error != cudaSuccess) return error;
+    if (together && flash.keys > 0) {
+        error = map_blocks(&maps->k, flash, flash.k, flash.k_stride, height);
+        if (error != cudaSuccess) return error;
+        return map_blocks(&maps->v, flash, flash.v, flash.v_stride, height);
+    }
     bool none = flash.keys == 0;  // then no tile is loaded, but a map needs a tensor
     error = make_map(&maps->k, none ? flash.q : flash.k, none ? 1 : flash.keys, flash.kv_heads, dim,
                      none ? flash.q_stride : flash.k_stride, height);

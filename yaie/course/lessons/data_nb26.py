@@ -37,13 +37,13 @@ __device__ inline void told_sync(int id, int threads) {
 __device__ inline void told_arrive(int id, int threads) {
     TELL("%d end %d\\n", WHO, id), named_barrier_arrive(id, threads);
 }
-template <typename T, int DIM, int KEYS, typename... Parts>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_keys(Parts&&... parts) {
-    TELL("%d scores 0\\n", WHO), multiply_keys<T, DIM, KEYS>(parts...);
+    TELL("%d scores 0\\n", WHO), multiply_keys<T, DIM, KEYS, TOGETHER>(parts...);
 }
-template <typename T, int DIM, int KEYS, typename... Parts>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_values(Parts&&... parts) {
-    TELL("%d output 0\\n", WHO), add_values<T, DIM, KEYS>(parts...);
+    TELL("%d output 0\\n", WHO), add_values<T, DIM, KEYS, TOGETHER>(parts...);
 }
 #define wgmma_wait told_wait
 #define named_barrier_sync told_sync

@@ -23,13 +23,13 @@ __device__ inline void tell(int what) {
 }
 template <int PENDING>
 __device__ inline void told_wait() { tell(3), wgmma_wait<PENDING>(), tell(4); }
-template <typename T, int DIM, int KEYS, typename... Parts>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_keys(Parts&&... parts) {
-    tell(0), multiply_keys<T, DIM, KEYS>(parts...);
+    tell(0), multiply_keys<T, DIM, KEYS, TOGETHER>(parts...);
 }
-template <typename T, int DIM, int KEYS, typename... Parts>
+template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_values(Parts&&... parts) {
-    tell(1), add_values<T, DIM, KEYS>(parts...);
+    tell(1), add_values<T, DIM, KEYS, TOGETHER>(parts...);
 }
 #define wgmma_wait told_wait
 #define multiply_keys told_keys
