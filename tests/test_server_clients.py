@@ -312,6 +312,35 @@ def test_a_late_reader_gets_the_tokens_of_several_steps_together(running, http):
     assert text == whole.json()["choices"][0]["text"]
 
 
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("logprobs", [None, 20])
+def test_who_reads_nothing_delays_only_its_own_answer(running, http, version, logprobs):
+    """The engine ends while megabytes of events wait; then they are read, none lost or mixed up."""
+    asked = {"model": "tiny", "prompt": [[5], [6, 7]], "n": 4, "max_tokens": 400, "seed": 3}
+    asked |= {"ignore_eos": True, "logprobs": logprobs}
+    whole = http.post("/v1/completions", json=asked).json()
+    request = completion(**asked, stream=True, stream_options={"include_usage": True})
+    with connect(running.url) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(request.replace(b"HTTP/1.1", b"HTTP/" + version, 1))
+        wait_until(lambda: running.worker.num_requests == 8)
+        wait_until(lambda: not running.worker.num_requests)
+        assert http.get("/health").status_code == 200
+        answer = connection.makefile("rb").read()
+    assert (b"Transfer-Encoding: chunked" in answer) == (version == b"1.1")
+    events = [json.loads(event) for event in re.findall(rb"data: (\{.*\})\n", answer)]
+    choices = [choice for event in events for choice in event["choices"]]
+    assert events[-1]["usage"] == whole["usage"] and answer.count(b"data: [DONE]") == 1
+    for index, want in enumerate(whole["choices"]):
+        pieces = [choice for choice in choices if choice["index"] == index]
+        assert "".join(piece["text"] for piece in pieces) == want["text"]
+        assert [piece["finish_reason"] for piece in pieces][-1] == want["finish_reason"] == "length"
+        tokens = [
+            token for piece in pieces for token in (piece["logprobs"] or {"tokens": []})["tokens"]
+        ]
+        assert tokens == (want["logprobs"] or {"tokens": []})["tokens"]
+
+
 def test_few_files_and_many_half_heads_leave_the_server_alive(tiny_model):
     """`ulimit -n 256`, 300 sockets with half a head: /health answers, and the log stays short."""
     command = [sys.executable, "-m", "yaie", "serve", str(tiny_model), "--port", "0"]

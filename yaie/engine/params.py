@@ -157,8 +157,10 @@ class Limits:
         return params
 
     def _check_token_ids(self, token_ids: Sequence[int], name: str) -> None:
-        vocabulary = self.vocab_size
-        for token in token_ids:
+        vocabulary, are_ints = self.vocab_size, set(map(type, token_ids)) == {int}
+        if are_ints and 0 <= min(token_ids) <= max(token_ids) < vocabulary:
+            return
+        for token in token_ids:  # to find which is wrong, if any is
             if not isinstance(token, int) or isinstance(token, bool):
                 raise TypeError(f"{name} must have ints as token ids, got {token!r}")
             if not 0 <= token < vocabulary:

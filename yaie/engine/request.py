@@ -96,7 +96,7 @@ class Request:
         self.namespace = f"{namespace}\0{request_id}" if self.scores_prompt else namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
-        self._key = as_key(self.token_ids)
+        self._key = ""
         self.output_text = output_text
         self.logprobs: list[TokenLogprob] = []
         length = len(self.prompt_token_ids) if self.scores_prompt else 0

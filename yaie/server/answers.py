@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
+
+from starlette.types import Send
 
 from yaie.engine.request import Request, RequestOutput, TokenLogprob
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
@@ -17,6 +19,7 @@ from yaie.server.worker import Job, Update
 
 Json = dict[str, Any]
 LOGPROBS = tuple(protocol.CompletionLogprobs.model_fields)
+HOLE = "\0"  # in place of a chunk's text
 
 
 @dataclass
@@ -51,25 +54,40 @@ class Call:
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{self.request_id}"
         self._num_told = 0  # generated tokens in the chunks so far
+        self._around: dict[int, tuple[str, str, str]] = {}
 
     async def whole(self) -> Json:
         """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
-        async for _, update in self.job.updates():
-            check(update)
+        self.job.handle = lambda: True  # only the end is to be told
+        while not self.job.is_over:
+            await self.job.changed()
+        list(self.job.news())  # which raises what went wrong
         outputs = [request.output() for request in self.job.requests]
         choices = [self.choice(index, told, is_first=True) for index, told in enumerate(outputs)]
         return self._response(self.whole_kind, choices, self._usage())
 
-    def chunks(self, index: int, update: Update, is_first: bool) -> list[Json]:
-        """What is new of an answer, as chunks of the stream."""
-        self._num_told += update.num_tokens
-        pieces = self.pieces(index, update, is_first)
-        usage = self._usage(self._num_told) if self.usage.continuous_usage_stats else None
-        return [self._response(self.chunk_kind, [choice], usage) for choice in pieces]
+    def events(self) -> Iterator[str]:
+        """What is new, as events of the stream. Raises ApiError if a request has failed."""
+        counts = self.usage.continuous_usage_stats
+        for index, update, is_first in self.job.news():
+            self._num_told += update.num_tokens
+            if not (is_first or update.finish_reason or self.logprobs or counts):
+                yield self._text_event(index, update.text)
+                continue
+            for choice in self.pieces(index, update, is_first):
+                usage = self._usage(self._num_told) if counts else None
+                yield _event(self._response(self.chunk_kind, [choice], usage))
+        if self.job.is_over and self.usage.include_usage:
+            yield _event(self._response(self.chunk_kind, [], self._usage()))
 
-    def last(self) -> Json:
-        """The chunk with the usage."""
-        return self._response(self.chunk_kind, [], self._usage())
+    def _text_event(self, index: int, text: str) -> str:
+        """An event in which only the text is new: what stands around it is made once."""
+        if index not in self._around:
+            [choice] = self.pieces(index, Update(HOLE), is_first=False)
+            event = _event(self._response(self.chunk_kind, [choice], None))
+            self._around[index] = event.rpartition(json.dumps(HOLE))
+        before, _, after = self._around[index]
+        return before + json.dumps(text) + after
 
     @property
     def num_generated(self) -> int:
@@ -197,27 +215,32 @@ class ChatCall(Call):
         return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}
 
 
-async def stream(call: CompletionCall | ChatCall) -> AsyncIterator[str]:
-    """An answer as server-sent events, piece by piece, ending with `[DONE]`."""
-    begun: set[int] = set()
+async def stream(call: Call, send: Send, write: Callable[[Callable], bool] | None) -> None:
+    """Send an answer as server-sent events, piece by piece, ending with `[DONE]`.
+
+    Args:
+        write: `Connection.write_piece`, by which each piece goes out as soon as the engine's
+            message is read. Without it, or while the client does not read, this task sends them.
+    """
+    job, kind = call.job, (b"content-type", b"text/event-stream; charset=utf-8")
+    await send({"type": "http.response.start", "status": 200, "headers": [kind]})
+
+    def piece() -> bytes:
+        return "".join(call.events()).encode()
+
+    while not job.is_over:
+        if body := piece():
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        job.handle = write and partial(write, piece)
+        await job.changed()
+        job.handle = None
+    said: list[str] = []
     try:
-        async for index, update in call.job.updates():
-            check(update)
-            for chunk in call.chunks(index, update, is_first=index not in begun):
-                yield _event(chunk)
-            begun.add(index)
+        said.extend(call.events())
     except ApiError as error:  # the status was sent long ago: the error is the last event
-        yield f"data: {json.dumps(error.body)}\n\n"
-    else:
-        if call.usage.include_usage:
-            yield _event(call.last())
-    yield "data: [DONE]\n\n"
-
-
-def check(update: Update) -> None:
-    """Raise ApiError if a request ended with an error."""
-    if update.finish_reason == "error":
-        raise ApiError(500, update.error or "the engine failed", code="engine_error")
+        said.append(_event(error.body))
+    said.append("data: [DONE]\n\n")
+    await send({"type": "http.response.body", "body": "".join(said).encode(), "more_body": False})
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from yaie import __version__
@@ -22,50 +23,11 @@ from yaie.model.tokenizer import Tokenizer
 from yaie.server import errors, protocol
 from yaie.server.answers import ChatCall, CompletionCall, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import CameFirst, Guard, LimitBody, before, no_key, other_host, two_lengths
-from yaie.server.identify import Identify
+from yaie.server.guards import Gate, Settings, unless
 from yaie.server.metrics import CONTENT_TYPE
 from yaie.server.worker import Job, Worker
 
 DEFAULT_MAX_TOKENS = 16  # of a completion, as at OpenAI; a chat's answer may fill the context
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the server allows.
-
-    Attributes:
-        model_name: what requests call the model.
-        api_key: the bearer token that /v1 demands; None demands none.
-        max_queued: requests that may wait for a place in the batch.
-        max_body_bytes: the longest body of a request.
-        body_timeout: seconds in which all of it must have come.
-        max_tokens: the most tokens of an answer; None allows as many as the context holds.
-        allowed_hosts: the names by which clients may call the server; None allows all.
-        access_log: whether to log a line for each request.
-        max_connections: how many may be open; by default as many as there may be files.
-        head_timeout: seconds in which the head of a request must have come.
-    """
-
-    model_name: str
-    api_key: str | None = None
-    max_queued: int = 256
-    max_body_bytes: int = 4 * 2**20
-    body_timeout: float = 30.0
-    max_tokens: int | None = None
-    allowed_hosts: tuple[str, ...] | None = None
-    access_log: bool = False
-    max_connections: int | None = None
-    head_timeout: float = 10.0
-
-    def __post_init__(self) -> None:
-        key = self.api_key
-        if key is not None and not key.strip():
-            raise ValueError("api_key must not be empty: any client could send an empty one")
-        if key is not None and (key != key.strip() or not key.isprintable()):
-            raise ValueError(
-                "api_key must be printable and have no blank at its ends: no header could carry it"
-            )
 
 
 def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastAPI:
@@ -85,18 +47,11 @@ def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastA
     )  # fmt: skip
     app.state.worker, app.state.settings = worker, settings
     errors.install(app)
-    app.add_middleware(LimitBody, settings.max_body_bytes, settings.body_timeout, worker.late)
-    if settings.api_key is not None:
-        app.add_middleware(Guard, find=partial(no_key, settings.api_key))
-    if settings.allowed_hosts is not None:
-        app.add_middleware(Guard, find=partial(other_host, settings.allowed_hosts))
-    app.add_middleware(Guard, find=two_lengths)
-    app.add_middleware(Identify, access_log=settings.access_log)
     server = _Server(tokenizer, worker, settings)
-
-    post = partial(app.post, responses={200: {"content": {"text/event-stream": {}}}})
-    post("/v1/completions", response_model=protocol.Completion)(server.completions)
-    post("/v1/chat/completions", response_model=protocol.ChatCompletion)(server.chat_completions)
+    app.add_middleware(Gate, settings, worker.late, server.answer_quickly)
+    for path, (_, whole, answer) in server.endpoints.items():
+        streamed = {200: {"content": {"text/event-stream": {}}}}
+        app.post(path, responses=streamed, response_model=whole)(answer)
 
     now, length = int(time.time()), worker.ready.limits.max_model_len
     card = protocol.ModelCard(id=settings.model_name, created=now, max_model_len=length)
@@ -134,6 +89,20 @@ class _Server:
 
     def __init__(self, tokenizer: Tokenizer, worker: Worker, settings: Settings) -> None:
         self.tokenizer, self.worker, self.settings = tokenizer, worker, settings
+        chat = (protocol.ChatRequest, protocol.ChatCompletion, self.chat_completions)
+        completion = (protocol.CompletionRequest, protocol.Completion, self.completions)
+        self.endpoints = {"/v1/completions": completion, "/v1/chat/completions": chat}
+
+    async def answer_quickly(self, body: bytes, request: Request) -> Response | None:
+        """Answer a request to generate; None leaves it to FastAPI, which says what is wrong."""
+        found, kind = self.endpoints.get(request.scope["path"]), request.headers.get("content-type")
+        if found is None or request.method != "POST" or kind != "application/json":
+            return None
+        try:
+            given = found[0].model_validate(msgspec.json.decode(body))
+        except (msgspec.DecodeError, ValidationError, UnicodeDecodeError, RecursionError):
+            return None
+        return await found[2](given, request)
 
     @property
     def limits(self) -> Limits:
@@ -189,8 +158,8 @@ class _Server:
 
     def _call(self, job: Job, body: protocol.Sampling, request: Request, logprobs: bool) -> tuple:
         """The arguments of a `Call`."""
-        n, request_id = body.n or 1, request.scope["request_id"]
-        return job, body.model, self.tokenizer, n, logprobs, request_id, body.usage
+        n, usage = body.n or 1, body.stream_options or protocol.StreamOptions()
+        return job, body.model, self.tokenizer, n, logprobs, request.scope["request_id"], usage
 
     def _render(self, messages: list[protocol.Message]) -> list[int]:
         try:
@@ -205,14 +174,9 @@ class _Server:
         return room if limit is None else min(room, limit)
 
     def _submit(
-        self,
-        request: Request,
-        prompts: list[list[int]],
-        body: protocol.Sampling,
-        max_tokens: int,
-        logprobs: int | None,
-        prompt_logprobs: int | None = None,
-    ) -> Job:
+        self, request: Request, prompts: list[list[int]], body: protocol.Sampling, max_tokens: int,
+        logprobs: int | None, prompt_logprobs: int | None = None,
+    ) -> Job:  # fmt: skip
         """Make a request for each answer, and queue them."""
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
         limit = self.settings.max_tokens
@@ -250,35 +214,33 @@ class _Server:
         if body.stream:
             return _Stream(call, self.worker)
         try:
-            answer = await unless_gone(call.whole(), request)
+            answer = await unless_gone(call.whole(), request.receive)
         finally:
             self.worker.abort(call.job)
         return JSONResponse(answer)
 
 
-class _Stream(StreamingResponse):
+class _Stream(Response):
     """An answer as it comes. Its job ends with it, even if the client leaves before the first event
     is asked for."""
 
     def __init__(self, call: CompletionCall | ChatCall, worker: Worker) -> None:
-        super().__init__(stream(call), media_type="text/event-stream")
-        self._job, self._worker = call.job, worker
+        self._call, self._worker = call, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        write = scope.get("state", {}).get("write_piece")
         try:
-            await super().__call__(scope, receive, send)
+            with suppress(ApiError):  # the client left
+                await unless_gone(stream(self._call, send, write), receive)
         finally:
-            self._worker.abort(self._job)
+            self._worker.abort(self._call.job)
 
 
-async def unless_gone(work: Coroutine[Any, Any, Any], request: Request) -> Any:
-    """Await `work`; if the client leaves before it is done, cancel it and raise ApiError."""
+def unless_gone(work: Awaitable[Any], receive: Receive) -> Awaitable[Any]:
+    """Await `work`; if the client leaves before it is done, end it and raise ApiError."""
 
     async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
+        while (await receive())["type"] != "http.disconnect":
             pass
 
-    try:
-        return await before(gone(), work)
-    except CameFirst:
-        raise ApiError(499, "the client left") from None
+    return unless(gone(), partial(ApiError, 499, "the client left"), work)

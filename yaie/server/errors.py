@@ -31,24 +31,16 @@ class ErrorResponse(BaseModel):
 
 
 class ApiError(Exception):
-    """An error to answer with; one that `closes` also closes the connection."""
+    """An error to answer with its `body`; one that `closes` also closes the connection."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        param: str | None = None,
-        code: str | None = None,
+        self, status: int, message: str, param: str | None = None, code: str | None = None,
         closes: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.status, self.closes = status, closes
-        self.detail = ErrorDetail(message=message, type=_type(status), param=param, code=code)
-
-    @property
-    def body(self) -> dict:
-        """As JSON."""
-        return ErrorResponse(error=self.detail).model_dump()
+        found = {"message": message, "type": _type(status), "param": param, "code": code}
+        self.body = {"error": found}
 
     def response(self) -> JSONResponse:
         """As an HTTP response."""

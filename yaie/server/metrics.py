@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import partial
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import HistogramMetricFamily
 
-from yaie.engine.request import Request, StepOutput
+from yaie.engine.request import Request
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOKENS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
@@ -63,23 +66,14 @@ class Metrics:
         self.prompt_length = tokens("request_prompt_tokens", "Prompt tokens of a request")
         self.answer_length = tokens("request_generation_tokens", "Tokens generated for a request")
         self.first_token = seconds("time_to_first_token_seconds", "Arrival to first token")
-        self.between_tokens = seconds("inter_token_latency_seconds", "Token to token")
+        self._gaps, self._gap_sum = [0] * (len(_SECONDS) + 1), 0.0  # from token to token
+        self._created = time.time()
         self.end_to_end = seconds("e2e_request_latency_seconds", "Arrival to last token")
         self.queued = seconds("request_queue_time_seconds", "Arrival to admission")
         self.inference = seconds("request_inference_time_seconds", "Admission to last token")
         self.prefill = seconds("request_prefill_time_seconds", "Admission to first token")
         self.decode = seconds("request_decode_time_seconds", "First token to last token")
         self._last_token: dict[str, float] = {}
-
-    def observe_step(self, outputs: list[StepOutput]) -> None:
-        """Count a step: its outputs each have a token, or an error."""
-        now = time.perf_counter()
-        self.generation_tokens.inc(sum(output.error is None for output in outputs))
-        for output in outputs:
-            if output.error is None:
-                self._observe_token(output.request, now)
-            if output.finish_reason is not None:
-                self.observe_end(output.request, output.finish_reason)
 
     def observe_end(self, request: Request, reason: str) -> None:
         """Count a request that ended, whatever the reason."""
@@ -100,14 +94,16 @@ class Metrics:
         self.prefill.observe(first - admitted)
         self.decode.observe(end - first)
 
-    def _observe_token(self, request: Request, now: float) -> None:
+    def observe_token(self, request: Request, now: float) -> None:
+        """Note the time of a token, without the locks of a `Histogram`."""
         last = self._last_token.get(request.request_id)
         if last is None:
             self.prompt_tokens.inc(request.num_prompt_tokens)
             self.cached_tokens.inc(request.metrics.num_cached_tokens)
             self.first_token.observe(now - request.metrics.arrival_time)
         else:
-            self.between_tokens.observe(now - last)
+            self._gaps[bisect_left(_SECONDS, now - last)] += 1
+            self._gap_sum += now - last
         self._last_token[request.request_id] = now
 
     def text(self) -> bytes:
@@ -118,7 +114,11 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """All of them, as Prometheus' client collects them."""
-        for metric in self.registry.collect():
+        bounds, name = [*map(str, _SECONDS), "+Inf"], "yaie_inter_token_latency_seconds"
+        counts = list(zip(bounds, accumulate(self._gaps), strict=True))
+        gaps = HistogramMetricFamily(name, "Token to token", counts, self._gap_sum)
+        gaps.add_sample(f"{name}_created", {}, self._created)
+        for metric in (*self.registry.collect(), gaps):
             yield metric
             name = metric.name.removeprefix("yaie_")
             if name in VLLM:

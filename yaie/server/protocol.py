@@ -8,7 +8,6 @@ lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -94,9 +93,8 @@ class Sampling(Strict):
         self, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None = None
     ) -> list[SamplingParams]:
         """Parameters for each of the n answers to one prompt; each has a seed of its own."""
-        names = {field.name for field in fields(SamplingParams)}
-        names -= {"max_tokens", "logprobs", "seed"}
-        given = self.model_dump(include=names, exclude_none=True)
+        names = self.model_fields_set & SamplingParams.__dataclass_fields__.keys()
+        given = {name: getattr(self, name) for name in names - {"max_tokens", "logprobs", "seed"}}
         given["prompt_logprobs"] = prompt_logprobs
         if self.logit_bias:
             given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
@@ -105,11 +103,6 @@ class Sampling(Strict):
             SamplingParams(max_tokens=max_tokens, logprobs=logprobs, seed=seed, **given)
             for seed in seeds
         ]
-
-    @property
-    def usage(self) -> StreamOptions:
-        """Where a stream is to have its usage."""
-        return self.stream_options or StreamOptions()
 
 
 class CompletionRequest(Sampling):

@@ -23,7 +23,7 @@ from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.server.app import Settings, build_app
 from yaie.server.connection import Acceptor, Connection, is_new
-from yaie.server.identify import access_log
+from yaie.server.guards import access_log
 from yaie.server.metrics import Metrics
 from yaie.server.wire import STOPPED, EngineProcess
 from yaie.server.worker import PATIENCE, Worker
@@ -32,16 +32,10 @@ LAST_WORDS = 5.0  # seconds in which /health says that the engine has ended, bef
 
 
 def serve(
-    model: str,
-    settings: Settings,
-    config: EngineConfig | None = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    shutdown_timeout: int = 30,
-    exercises: bool | Sequence[str] | None = None,
+    model: str, settings: Settings, config: EngineConfig | None = None, *, host: str = "127.0.0.1",
+    port: int = 8000, shutdown_timeout: int = 30, exercises: bool | Sequence[str] | None = None,
     restart: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Run the server until SIGINT or SIGTERM; then finish what is under way.
 
     Args:
@@ -118,6 +112,7 @@ class Server(uvicorn.Server):
             ws="none",
             timeout_keep_alive=ceil(app.state.settings.head_timeout),
             log_level="warning",
+            access_log=False,
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
         )

@@ -1,20 +1,23 @@
 """The engine, which runs in a process of its own, seen from asyncio.
 
-The event loop sends it requests; the engine sends back what each step added to them, and a `Job`
-gathers that until it is read. So a client that does not read delays only its own answer.
+The event loop sends it requests; the engine sends back what each step added to them. A `Job` hands
+that on as it comes or, where the client does not read, gathers it, so that no other answer is late.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
-from yaie.engine.request import Request, StepOutput, TokenLogprob
+from yaie.engine.request import Request, TokenLogprob
 from yaie.engine.sending import as_socket
 from yaie.server import wire
 from yaie.server.errors import ApiError
@@ -27,65 +30,59 @@ LATE = "the server is shutting down"
 log = logging.getLogger("yaie.server")
 
 
-@dataclass
+@dataclass(slots=True)
 class Update:
-    """What was added to a request since the reader looked last."""
+    """What was added to a request since its client was told last."""
 
-    pieces: list[str] = field(default_factory=list)
+    text: str = ""
     num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: str | None = None
     error: str | None = None
 
     @property
-    def text(self) -> str:
-        """The new text."""
-        return "".join(self.pieces)
-
-    @property
     def has_news(self) -> bool:
         """Whether there is anything to show. A token without text waits for the next one."""
-        return bool(self.pieces) or self.finish_reason is not None
-
-    def add(self, output: StepOutput) -> None:
-        """Add what another step has added."""
-        if output.new_text:
-            self.pieces.append(output.new_text)
-        self.num_tokens += len(output.new_token_ids)
-        self.logprobs.extend(output.new_logprobs)
-        self.finish_reason, self.error = output.finish_reason, output.error
+        return bool(self.text) or self.finish_reason is not None
 
 
 class Job:
-    """The requests of one HTTP call, numbered from 0."""
+    """The requests of one HTTP call, numbered from 0.
+
+    Attributes:
+        num_open: how many have no finish_reason.
+        is_over: whether none is open, or one has failed.
+        handle: deals with what is new without the task of the call, if it returns True.
+        updates: what is new, by number.
+    """
 
     def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests = requests
-        self._updates: dict[int, Update] = {}
+        self.requests, self.num_open, self.is_over = requests, len(requests), False
+        self.handle: Callable[[], bool] | None = None
+        self.updates: defaultdict[int, Update] = defaultdict(Update)
+        self._begun: set[int] = set()
         self._changed = asyncio.Event()
 
-    def publish(self, index: int, output: StepOutput) -> None:
-        """Note what a step added to a request."""
-        self._updates.setdefault(index, Update()).add(output)
-        self._changed.set()
+    def tell(self) -> None:
+        """Have what is new dealt with, by `handle` or the call's task, which deals with the end."""
+        if self.is_over or self.handle is None or not self.handle():
+            self._changed.set()
 
-    async def updates(self) -> AsyncIterator[tuple[int, Update]]:
-        """(number of the request, what is new), until each has its finish_reason.
+    async def changed(self) -> None:
+        """Wait for what `handle` does not deal with."""
+        await self._changed.wait()
+        self._changed.clear()
 
-        A request's first token is told even if it has no text to show yet.
-        """
-        unfinished, begun = len(self.requests), set()
-        while unfinished:
-            await self._changed.wait()
-            self._changed.clear()
-            for index, update in list(self._updates.items()):
-                if update.has_news:
-                    del self._updates[index]
-                    unfinished -= update.finish_reason is not None
-                    yield index, update
-                elif index not in begun:
-                    yield index, Update()
-                begun.add(index)
+    def news(self) -> Iterator[tuple[int, Update, bool]]:
+        """(number of a request, what is new, whether it is the first that is told of it). A first
+        token is told even if it has no text to show yet. Raises ApiError if a request failed."""
+        for index, update in list(self.updates.items()):
+            if update.finish_reason == "error":
+                raise ApiError(500, update.error or "the engine failed", code="engine_error")
+            is_first = index not in self._begun
+            if update.has_news or is_first:
+                self._begun.add(index)
+                yield index, self.updates.pop(index) if update.has_news else Update(), is_first
 
 
 class Worker:
@@ -105,13 +102,9 @@ class Worker:
     """
 
     def __init__(
-        self,
-        engine: wire.EngineProcess,
-        ready: wire.Ready,
-        max_queued: int,
-        metrics: Metrics,
+        self, engine: wire.EngineProcess, ready: wire.Ready, max_queued: int, metrics: Metrics,
         restart: Callable[[], wire.EngineProcess] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.engine, self.ready, self._restart = engine, ready, restart
         self.max_requests = ready.max_num_seqs + max_queued
         self.metrics, metrics.load = metrics, ready.load
@@ -127,6 +120,8 @@ class Worker:
 
     def listen(self) -> None:
         """Have the event loop that runs now listen to the engine."""
+        self._waiting = select.poll()  # `Connection.poll` makes a selector at each call
+        self._waiting.register(self.engine.pipe, select.POLLIN)
         asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self._receive)
 
     def check_capacity(self, count: int) -> None:
@@ -181,30 +176,33 @@ class Worker:
         self._end_all(LATE)
 
     def _end_all(self, message: str) -> None:
-        requests = [job.requests[index] for job, index in self._jobs.values()]
-        self._publish([StepOutput(r, finish_reason="error", error=message) for r in requests])
+        for number, (job, _) in list(self._jobs.items()):
+            self._finish(number, "error", message)
+            job.tell()
 
     def _send(self, message: wire.Add | int) -> None:
         with suppress(OSError):  # it has ended, which `_receive` will notice
             wire.send(self.engine.pipe, message)
 
     def _receive(self) -> None:
-        """Take the messages that have come, up to `MOST_READ`. If the event loop is slower than the
-        engine, one update of an answer then holds the tokens of several steps."""
-        pipe = self.engine.pipe
+        """Take the messages that have come, up to `MOST_READ`, then tell what is new: if the event
+        loop is slower than the engine, one update holds the tokens of several steps."""
+        pipe, changed = self.engine.pipe, {}
         for _ in range(MOST_READ):
             message = wire.receive(pipe)
-            self._take(message)
-            if message is None or not pipe.poll():
+            self._take(message, changed)
+            if message is None or not self._waiting.poll(0):
                 break
+        for job in changed:
+            job.tell()
 
-    def _take(self, message: wire.Message | None) -> None:
-        """Act on a message; None means that the engine has ended."""
+    def _take(self, message: wire.Message | None, changed: dict[Job, None]) -> None:
+        """Act on a message; None means that the engine has ended. Note which jobs have news."""
         if message is None:
             self._note_end()
         elif isinstance(message, wire.Step):
             self.metrics.load = message.load
-            self._publish(self._outputs(message))
+            self._add(message, changed)
         elif isinstance(message, wire.Failed):
             self.why_ended = message.line
         else:  # an engine that was started again
@@ -212,31 +210,39 @@ class Worker:
             self.metrics.load = message.load
             print("the engine is ready again", flush=True)
 
-    def _outputs(self, step: wire.Step) -> list[StepOutput]:
-        """What a step has added to the requests, which have it then."""
-        outputs = []
-        for i, (number, token) in enumerate(zip(step.numbers, step.tokens, strict=True)):
-            if (place := self._jobs.get(number)) is None:  # aborted meanwhile
+    def _add(self, step: wire.Step, changed: dict[Job, None]) -> None:
+        """Add what a step has added to the requests and their jobs."""
+        now, num_tokens, observe = time.perf_counter(), 0, self.metrics.observe_token
+        for i, number in enumerate(step.numbers):
+            job, index = self._jobs.get(number, (None, 0))
+            if job is None:  # aborted meanwhile
                 continue
-            request = place[0].requests[place[1]]
-            tokens, text, logprobs = (token,)[: token >= 0], step.texts[i], step.logprobs.get(i, ())
+            request, update, changed[job] = job.requests[index], job.updates[index], None
             if told := step.told.get(i):
                 request.metrics, request.prompt_logprobs = told.metrics, told.prompt_logprobs
-                request.finish_reason, request.error = told.finish_reason, told.error
-            request.token_ids.extend(tokens)
-            request.output_text.pieces.append(text)
-            request.logprobs.extend(logprobs)
-            end = (request.finish_reason, request.error)
-            outputs.append(StepOutput(request, tokens, text, logprobs, *end))
-        return outputs
+            if (token := step.tokens[i]) >= 0:
+                request.token_ids.append(token)
+                update.num_tokens += 1
+            if text := step.texts[i]:
+                request.output_text.pieces.append(text)
+                update.text += text
+            if logprobs := step.logprobs.get(i):
+                request.logprobs += logprobs
+                update.logprobs += logprobs
+            if told is None or told.error is None:
+                num_tokens += 1
+                observe(request, now)
+            if told and told.finish_reason is not None:
+                self._finish(number, told.finish_reason, told.error)
+        self.metrics.generation_tokens.inc(num_tokens)
 
-    def _publish(self, outputs: list[StepOutput]) -> None:
-        self.metrics.observe_step(outputs)
-        for output in outputs:
-            job, index = self._jobs[output.request.number]
-            if output.finish_reason is not None:
-                del self._jobs[output.request.number]
-            job.publish(index, output)
+    def _finish(self, number: int, reason: str, error: str | None) -> None:
+        job, index = self._jobs.pop(number)
+        for one in (job.requests[index], job.updates[index]):
+            one.finish_reason, one.error = reason, error
+        job.num_open -= 1
+        job.is_over = job.is_over or not job.num_open or reason == "error"
+        self.metrics.observe_end(job.requests[index], reason)
 
     def _note_end(self) -> None:
         """Start the engine again, if it has not ended as it was to."""
