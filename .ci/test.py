@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 WORKERS = f"--numprocesses={min(os.cpu_count() or 1, 4)}"
+BY_SCOPE = "--dist=loadscope"
 BY_NAME = "--no-loadscope-reorder"  # the last files are small: the workers end together
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -34,17 +35,17 @@ STEPS = {
         "-p",
         "no:nbval",  # imported where notebooks are tested
         WORKERS,
-        "--dist=loadscope",
+        BY_SCOPE,
         BY_NAME,
         "--durations=20",
     ],
-    "notebooks": ["yaie.course.author", "test", WORKERS, "--dist=loadscope"],
-    "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
+    "notebooks": ["yaie.course.author", "test", WORKERS, BY_SCOPE],
+    "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs", WORKERS, BY_SCOPE],
 }
 
 
 def environment() -> dict[str, str]:
-    """One thread a process, since the processes already fill the cores; no outer Python's paths.
+    """One thread a process, since the processes already fill the cores; no outer Python's settings.
 
     Models run on the CPU, whose outputs the notebooks show, unless a test names another device.
     """
@@ -54,6 +55,7 @@ def environment() -> dict[str, str]:
     for name in (
         "PYTHONPATH",
         "PYTHONHOME",
+        "PYTHONDONTWRITEBYTECODE",  # else every process compiles the package again
         "YAIE_EXERCISES_DIR",
         "YAIE_USE_EXERCISES",
         "YAIE_STATE",

@@ -71,15 +71,15 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class ByModule(LoadScopeScheduling):
     """`--dist=loadscope`, by module: its tests share what they build; of the tests that run for
-    every exercise, those of one exercise.
+    every exercise, those of one exercise; of those in a browser, that of the web site apart.
 
     pytest-xdist's `loadgroup` would say that with marks, but has no effect with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
-        exercise = re.search(r"\[(\d\d\.\d)\b", test)
-        return f"{module}[{exercise[1]}]" if exercise else module
+        part = re.search(r"\[\d\d\.\d\b|_web_site_", test)
+        return f"{module}{part[0]}" if part else module
 
     def remove_node(self, node: WorkerController) -> str | None:
         """What a worker that died leaves to the others: not the test at which it died, which

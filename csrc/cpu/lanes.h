@@ -9,7 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
-#if defined(__x86_64__)
+#if defined(__AVX__)  // what is below needs no header for SSE
 #include <immintrin.h>
 #endif
 
