@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny import make_tiny_model
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -20,12 +19,16 @@ os.environ.setdefault("YAIE_DEVICE", "cpu")
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
     """Folder of the tiny random model. Do not write into it: other tests read it."""
+    from tiny import make_tiny_model  # brings torch, which the process that deals out needs not
+
     return make_tiny_model(tmp_path_factory.mktemp("tiny") / "tiny-llama")
 
 
 @pytest.fixture(scope="session")
 def untied_model(tmp_path_factory) -> Path:
     """A tiny model whose answers vary: with tied embeddings a random one repeats its last token."""
+    from tiny import make_tiny_model
+
     return make_tiny_model(tmp_path_factory.mktemp("untied") / "tiny", tie_word_embeddings=False)
 
 

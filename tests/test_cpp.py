@@ -438,6 +438,32 @@ def test_engines_that_spin_and_sleep_are_asked_alone_and_in_pairs(tmp_path, monk
 # --------------------------------------------------------------------------------- the real model
 
 
+@pytest.fixture(scope="module")
+def logprobs(real_model):
+    """What the model says in a format after each token of eight prompts."""
+    from yaie.model.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer(real_model)
+    texts = [text for text in PROMPTS.values() if isinstance(text, str)]
+    prompts = [tokenizer.encode(text)[:200] for text in texts][:8]
+
+    def each(dtype, backend):
+        model = load_model(real_model, dtype, "cpu", backend)
+        for prompt in prompts:
+            blocks = -(-len(prompt) // 16)
+            pools = make_pools(model.config, blocks, 16, model.dtype)
+            rows = range(len(prompt))
+            sequence = [(prompt, 0, list(range(blocks)))]
+            yield model(make_batch(sequence, 16, rows), *pools).log_softmax(-1)
+
+    return lambda dtype, backend="auto": torch.cat([*each(dtype, backend)])
+
+
+@pytest.fixture(scope="module")
+def exact(logprobs):
+    return logprobs("float32", "reference")
+
+
 @pytest.mark.real_model
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -450,26 +476,9 @@ def test_engines_that_spin_and_sleep_are_asked_alone_and_in_pairs(tmp_path, monk
         ("q4_0", 0.6, 0.6),
     ],
 )
-def test_fewer_bits_say_nearly_the_same(real_model, form, divergence, agreement):
+def test_fewer_bits_say_nearly_the_same(exact, logprobs, form, divergence, agreement):
     """KL divergence from float32, and how often the likeliest token is the same."""
-    from yaie.model.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer(real_model)
-    texts = [text for text in PROMPTS.values() if isinstance(text, str)]
-    prompts = [tokenizer.encode(text)[:200] for text in texts][:8]
-
-    def logprobs(dtype, backend="auto"):
-        model = load_model(real_model, dtype, "cpu", backend)
-        for prompt in prompts:
-            blocks = -(-len(prompt) // 16)
-            pools = make_pools(model.config, blocks, 16, model.dtype)
-            rows = range(len(prompt))
-            sequence = [(prompt, 0, list(range(blocks)))]
-            yield model(make_batch(sequence, 16, rows), *pools).log_softmax(-1)
-
-    exact, rounded = (
-        torch.cat([*logprobs(d, b)]) for d, b in (("float32", "reference"), (form, "auto"))
-    )
+    rounded = logprobs(form)
     found = (exact.exp() * (exact - rounded)).sum(-1).mean()
     same = (exact.argmax(-1) == rounded.argmax(-1)).float().mean()
     print(f"{form}: KL {found:.2e}, the same token {same:.3f}", file=sys.stderr)

@@ -25,6 +25,7 @@ def test_a_worker_that_dies_costs_its_test_alone(tmp_path):
     (tmp_path / "test_dies.py").write_text(DIES)
     (tmp_path / "test_lives.py").write_text(DIES.replace("i == 2", "i == 9"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest"]
+    command += ["-p", "no:nbval", "-p", "no:schemathesis", "-p", "no:hypothesispytest"]
     options = ["-n", "1", "--dist=loadscope", "--no-loadscope-reorder", f"--rootdir={tmp_path}"]
     done = subprocess.run(
         [*command, *options, tmp_path], cwd=Path(__file__).parent, capture_output=True, text=True
