@@ -107,7 +107,10 @@ def _reference(rung: str):
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch: contexts, one query each or as many as `queries` says, and its heads."""
+    """A batch: contexts, one query each or as many as `queries` says, and its heads.
+
+    Blocks are scattered in the cache, or follow one another if `in_order`.
+    """
 
     contexts: tuple[int, ...]
     heads: int = 4
@@ -115,6 +118,7 @@ class Shape:
     head_dim: int = 64
     block_size: int = 16
     queries: tuple[int, ...] = ()
+    in_order: bool = False
 
     def __str__(self) -> str:
         batch = f"{len(self.contexts)} of {max(self.contexts, default=0)}"
@@ -126,7 +130,9 @@ def batch(shape: Shape, dtype: torch.dtype, device: str = "cpu", spread: float =
     generator = torch.Generator().manual_seed(sum(shape.contexts) + shape.head_dim)
     row = (shape.kv_heads, shape.head_dim)
     needed = [-(-context // shape.block_size) for context in shape.contexts]
-    blocks = torch.randperm(sum(needed) + 3, generator=generator).split([*needed, 3])[:-1]
+    order = torch.randperm(sum(needed) + 3, generator=generator)
+    order = order.sort().values if shape.in_order else order
+    blocks = order.split([*needed, 3])[:-1]
     pools = [torch.full((sum(needed) + 3, shape.block_size, *row), torch.nan) for _ in range(2)]
     tables = torch.full((len(needed), max(needed, default=0) + 2), NO_BLOCK, dtype=torch.int32)
     for i, (mine, context) in enumerate(zip(blocks, shape.contexts, strict=True)):

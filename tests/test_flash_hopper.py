@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from attention_cases import HOPPER_GPU, Shape, batch, close, paged_oracle, ragged, ragged_oracle
@@ -27,6 +29,19 @@ def test_the_back_end(dtype):
     operands = batch(Shape((40, 90), 2, 1, queries=(20, 70)), dtype, DEVICE)
     got = paged_attention_forward(*operands, backend="cuda_hopper")
     close(got, paged_oracle(*operands))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dim, block_size", [(128, 8), (128, 16), (128, 64), (256, 16), (80, 16)])
+def test_blocks_that_follow_one_another(dim, block_size):
+    """TMA brings a tile of them in one box: with the bits of blocks that are scattered."""
+    scattered = Shape((330, 170), 2, 1, dim, block_size, queries=(20, 170))
+    outputs = []
+    for shape in (scattered, replace(scattered, in_order=True)):
+        operands = batch(shape, torch.float16, DEVICE)
+        outputs.append(paged_attention_forward(*operands, backend="cuda_hopper"))
+        close(outputs[-1], paged_oracle(*operands))
+    assert all(torch.equal(*both) for both in zip(*outputs, strict=True))
 
 
 def test_what_the_back_end_does_not_take():

@@ -6,7 +6,8 @@
 // the sums of q kᵀ run along a line. Values are MN-major: the sums of weights v run down the rows.
 //
 // TMA needs some 60 clocks per box, however small it is. So from a cache it brings all parts of a block
-// in one box. The tile is then TOGETHER: 8 lines of each part, part by part, for each 8 rows.
+// in one box, and blocks that follow one another, too. The tile is then TOGETHER: 8 lines of each part,
+// part by part, for each 8 rows.
 #pragma once
 
 #include "flash/flash.cuh"
@@ -174,27 +175,41 @@ __device__ __forceinline__ void load_queries(T* to, const CUtensorMap& map, uint
                  work.sequence.first_query + work.sequence.first_row + i / (DIM / LINE) * ROWS);
 }
 
+// The tensor maps of keys or values. `box` is what one copy brings: of a part, a tile or a block of the
+// cache; if TOGETHER, all parts of a block. Then `tile` is a tile, of blocks that follow one another.
+struct RowMaps {
+    CUtensorMap box, tile;
+};
+
 // Start loading the keys from `first` on, or their values. A warp calls it: each lane loads one box.
-// A tile of a cache has as many boxes as blocks, or as many in each part. Those past the sequence's end
-// are loaded from its last block: no block need exist there, and the bytes to wait for are always the
-// same.
+// Blocks past the sequence's end are loaded from its last: no block need exist there, and the bytes to
+// wait for are always the same.
 template <typename T, int DIM, int KEYS, bool TOGETHER = false>
-__device__ __forceinline__ void load_tile(T* to, const CUtensorMap& map, uint64_t* full,
+__device__ __forceinline__ void load_tile(T* to, const RowMaps& maps, uint64_t* full,
                                           const Flash<T>& flash, const Work& work, int first) {
     int lane = threadIdx.x % WARP, kv_head = work.head / flash.group();
-    int height = flash.block_tables ? min(flash.block_size, KEYS) : KEYS;
-    constexpr int PARTS = TOGETHER ? 1 : DIM / LINE;  // that are loaded one by one
+    int height = flash.block_tables ? min(flash.block_size, KEYS) : KEYS, boxes = KEYS / height;
+    auto row_at = [&](int down) {
+        int key = min(first + down, (work.sequence.num_keys - 1) / height * height);
+        return work.sequence.place(key, flash.block_size);
+    };
     if (lane == 0) mbarrier_arrive_expect(full, KEYS * DIM * 2);
     __syncwarp();
+    if constexpr (TOGETHER) {
+        int row = lane < boxes ? row_at(lane * height) : 0;
+        int distance = row - __shfl_sync(ALL_LANES, row, 0);
+        if (__all_sync(ALL_LANES, lane >= boxes || distance == lane * height)) {
+            if (lane == 0) tma_load(to, maps.tile, full, 0, 0, 0, row / 8, kv_head);
+        } else if (lane < boxes) {
+            tma_load(to + lane * height * DIM, maps.box, full, 0, 0, 0, row / 8, kv_head);
+        }
+        return;
+    }
 #pragma unroll 1  // the producer has few registers
-    for (int i = lane; i < KEYS / height * PARTS; i += WARP) {
-        int part = i % PARTS, down = i / PARTS * height;
-        int key = min(first + down, (work.sequence.num_keys - 1) / height * height);
-        int row = work.sequence.place(key, flash.block_size);
-        if (TOGETHER)
-            tma_load(to + down * DIM, map, full, 0, 0, 0, row / 8, kv_head);
-        else
-            tma_load(to + (part * KEYS + down) * LINE, map, full, part * LINE, kv_head, row);
+    for (int i = lane; i < boxes * (DIM / LINE); i += WARP) {
+        int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
+        tma_load(to + (part * KEYS + down) * LINE, maps.box, full, part * LINE, kv_head,
+                 row_at(down));
     }
 }
 
@@ -258,7 +273,8 @@ __device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& wo
 // ---------------------------------------------------------------------------------- launching
 
 struct Maps {
-    CUtensorMap q, k, v;
+    CUtensorMap q;
+    RowMaps k, v;
 };
 
 // Tensor maps of [rows, heads, head_dim]: a box is one line of `height` rows of a head. Columns past
@@ -272,16 +288,20 @@ cudaError_t make_map(CUtensorMap* map, const T* data, int rows, int heads, int h
     return make_tensor_map(map, data, sizes, strides, box, Swizzle::SPAN_128);
 }
 
-// The map of the blocks of a cache whose parts come together: a box is all lines of `height` rows of a
-// head, as `height` / 8 times 8 lines of each part.
+// The maps of a cache whose parts come together. The box of `height` rows of a head is `height` / 8 times
+// 8 lines of each part.
 template <typename T>
-cudaError_t map_blocks(CUtensorMap* map, const Flash<T>& flash, const T* data, int64_t row_stride,
-                       int height) {
+cudaError_t map_blocks(RowMaps* maps, const Flash<T>& flash, const T* data, int64_t row_stride,
+                       int height, int keys) {
     size_t dim = flash.head_dim, stride = row_stride;
     size_t sizes[] = {LINE, 8, dim / LINE, (size_t)flash.keys / 8, (size_t)flash.kv_heads};
     size_t strides[] = {stride, LINE, 8 * stride, dim};
     int box[] = {LINE, 8, (int)dim / LINE, height / 8, 1};
-    return make_tensor_map(map, data, sizes, strides, box, Swizzle::SPAN_128);
+    cudaError_t error =
+        make_tensor_map(&maps->box, data, sizes, strides, box, Swizzle::SPAN_128);
+    if (error != cudaSuccess) return error;
+    box[3] = keys / 8;
+    return make_tensor_map(&maps->tile, data, sizes, strides, box, Swizzle::SPAN_128);
 }
 
 // For tiles of `keys` keys. The boxes of a cache are its blocks, or parts of them: their sizes must
@@ -295,16 +315,16 @@ cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys, bool together
         make_map(&maps->q, flash.q, flash.tokens, flash.heads, dim, flash.q_stride, ROWS);
     if (error != cudaSuccess) return error;
     if (together && flash.keys > 0) {
-        error = map_blocks(&maps->k, flash, flash.k, flash.k_stride, height);
+        error = map_blocks(&maps->k, flash, flash.k, flash.k_stride, height, keys);
         if (error != cudaSuccess) return error;
-        return map_blocks(&maps->v, flash, flash.v, flash.v_stride, height);
+        return map_blocks(&maps->v, flash, flash.v, flash.v_stride, height, keys);
     }
     bool none = flash.keys == 0;  // then no tile is loaded, but a map needs a tensor
-    error = make_map(&maps->k, none ? flash.q : flash.k, none ? 1 : flash.keys, flash.kv_heads, dim,
-                     none ? flash.q_stride : flash.k_stride, height);
+    error = make_map(&maps->k.box, none ? flash.q : flash.k, none ? 1 : flash.keys, flash.kv_heads,
+                     dim, none ? flash.q_stride : flash.k_stride, height);
     if (error != cudaSuccess) return error;
-    return make_map(&maps->v, none ? flash.q : flash.v, none ? 1 : flash.keys, flash.kv_heads, dim,
-                    none ? flash.q_stride : flash.v_stride, height);
+    return make_map(&maps->v.box, none ? flash.q : flash.v, none ? 1 : flash.keys, flash.kv_heads,
+                    dim, none ? flash.q_stride : flash.v_stride, height);
 }
 
 // Checks the arguments and calls launch(flash) with the scale of powers of 2.
