@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import threading
 
 import pytest
 import torch
 from emulated import FEATURES as SOURCE
 from emulated import with_launchers
+from warm import python
 
 from yaie.emulator import runtime
 from yaie.emulator.launch import KernelError, Module
@@ -29,12 +28,6 @@ def kernels(request):
 def schedule(request):
     with runtime.settings(order=request.param[0], seed=request.param[1]):
         yield request.param
-
-
-def in_a_process(code: str) -> subprocess.CompletedProcess:
-    """Run Python that finds the source and its path as its arguments."""
-    command = [sys.executable, "-c", code, TEXT, str(SOURCE)]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def clean(kernels) -> bool:
@@ -242,7 +235,7 @@ def test_large_shared_memory_has_to_be_asked_for():
         "    try: m.run_large_shared(bytes, allow); print('ran')\n"
         "    except KernelError as error: print('Value' in str(error), 'fault' in str(error))\n"
     )
-    done = in_a_process(code)
+    done = python(code, TEXT, SOURCE)
     # The kernel then writes through a null pointer: it ran.
     assert done.stdout.split("\n")[:3] == ["True False", "False True", "True False"], done.stderr
 
@@ -261,7 +254,7 @@ def test_without_hand_written_switches():
         "m.run_tree_sum(x, out, 5000)\n"
         "print(out.sum().item())\n"
     )
-    done = in_a_process(code)
+    done = python(code, TEXT, SOURCE)
     assert done.stdout.split() == ["True", "5000.0"], done.stderr
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
+from warm import python
 
 from yaie.emulator import KernelError, Module
 from yaie.emulator.arena import LARGEST
@@ -65,8 +64,7 @@ def test_a_store_beyond_a_tensor_harms_nothing_and_is_told() -> None:
     sizes = (1, 5, 16, 100, 1000, 1024, 4096)
     calls = [(size, 0, size + past) for size in sizes for past in (0, 1, 7, 100, 900)]
     calls += [(size, -before, size) for size in sizes for before in (1, 100, 1500)]
-    command = [sys.executable, "-c", SCRIPT, json.dumps([SOURCE, calls])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = python(SCRIPT, json.dumps([SOURCE, calls]))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     for (size, first, n), (said, values) in zip(calls, rows, strict=True):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import warnings
 
 import pytest
 import torch
 from emulated import launcher
+from warm import python
 
 from yaie.build.jit import load
 from yaie.emulator import KernelError, Module
@@ -130,8 +129,7 @@ for source in sources:
 
 
 def come_of(path, *sources: str) -> list[str]:
-    command = [sys.executable, "-c", WITHOUT, str(path), *sources]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = python(WITHOUT, path, *sources)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import python
 
 SOURCE = Path(__file__).parent / "emulator" / "dangers.cu"
 LINES = SOURCE.read_text().splitlines()
@@ -48,9 +46,7 @@ for name, arguments, limit, interrupt in calls:
 
 def results(checked: bool, *calls) -> list[list]:
     """(name, what was raised, x, seconds since Ctrl-C, x[15] of a right kernel) for each call."""
-    mode = "checked" if checked else "plain"
-    command = [sys.executable, "-c", SCRIPT, str(SOURCE), mode, json.dumps(calls)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    done = python(SCRIPT, SOURCE, "checked" if checked else "plain", json.dumps(calls))
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(row) for row in done.stdout.splitlines() if row.startswith("[")]
     assert [row[0] for row in found] == [call[0] for call in calls]
@@ -171,9 +167,7 @@ def test_ctrl_c_ends_a_compiler(tmp_path, what):
     (tmp_path / "cc").write_text(COMPILER)
     (tmp_path / "cc").chmod(0o755)
     names = {"CXX": tmp_path / "cc", "PIDS": tmp_path / "pids", "YAIE_CACHE": tmp_path / "cache"}
-    environment = {**os.environ, **{name: str(path) for name, path in names.items()}}
-    command = [sys.executable, "-c", INTERRUPTED, what]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = python(INTERRUPTED, what, **names)
     assert done.returncode and "KeyboardInterrupt" in done.stderr, done.stderr
     for process in (tmp_path / "pids").read_text().split():
         state = Path(f"/proc/{process}/stat")
