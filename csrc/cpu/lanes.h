@@ -183,8 +183,10 @@ struct E4M3 : Small<6, 8, 3, 0x43e00000, 0x7e, 0x7f> {  // of a cache; one NaN a
         return bits<Floats>(bits<Words>(expand<Floats>(code)) | ((0 - is_nan) & 0x7fc00000));
     }
 };
-static inline float scale_at(const uint8_t* at) {
-    return F16::expand<float>((uint32_t)load<uint16_t>(at));
+// A float16 in all lanes.
+static inline Floats scale_at(const uint8_t* at) {
+    Shorts all = Shorts{} + load<uint16_t>(at);
+    return F16::unpack((const uint8_t*)&all, 0);
 }
 // GGUF's groups: a scale in float16, perhaps a minimum, and 32 numbers of 8 or 4 bits. Byte i of 16
 // holds number i in its lower half and number i + 16 in its upper half.
@@ -192,12 +194,13 @@ template <int NUMBER, int BITS, bool HAS_MINIMUM>
 struct Quantized {
     static constexpr int KIND = NUMBER, GROUP = 32, HEAD = HAS_MINIMUM ? 4 : 2;
     static constexpr int BYTES = HEAD + 4 * BITS;
-    static constexpr int ZERO = BITS == 8 ? 128 : HAS_MINIMUM ? 0 : 8;  // what stands for 0
+    static constexpr int ZERO = BITS == 8 || HAS_MINIMUM ? 0 : 8;  // what stands for 0
     static inline Floats unpack(const uint8_t* group, int v) {
-        Words q = integers<Words, uint8_t>(group + HEAD + v * LANES % (4 * BITS));
-        q = BITS == 8 ? q ^ 128 : (v * LANES < 16 ? q : q >> 4) & 15;
-        Floats number = __builtin_convertvector(bits<Ints>(q) - ZERO, Floats);
-        return number * scale_at(group) + (HAS_MINIMUM ? scale_at(group + 2) : 0);
+        const uint8_t* at = group + HEAD + v * LANES % (4 * BITS);
+        Ints q = BITS == 8 ? integers<Ints, int8_t>(at) : integers<Ints, uint8_t>(at);
+        if (BITS == 4) q = ((v * LANES < 16 ? q : q >> 4) & 15) - ZERO;
+        Floats number = __builtin_convertvector(q, Floats) * scale_at(group);
+        return HAS_MINIMUM ? number + scale_at(group + 2) : number;
     }
 };
 using Q8_0 = Quantized<3, 8, false>;
