@@ -88,9 +88,10 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
     queries = 192 if head_dim <= 64 else 128
     keys = 160 if head_dim > 64 and name == "pingpong" else 128
-    wide = ", true" if head_dim > 64 and name == "pingpong" else ""
-    own = f"launch<T, {64 if head_dim <= 64 else 128}{wide}>("
-    source = re.sub(r"launch<T, \d+(, true)?>\(", own, source)  # less to compile
+    own = "launch<T, 64" if head_dim <= 64 else "launch<T, 128"
+    if name == "pingpong":  # no cache: any tile fits its blocks, and no box is of several
+        own += ", false, false" if head_dim <= 64 else ", true, false"
+    source = re.sub(r"launch<T, \d+[^>]*>\(", f"{own}>(", source)  # less to compile
     q = torch.ones(queries, 1, head_dim).half()
     k = torch.ones(tiles * keys, 1, head_dim).half()
     out, lse = torch.empty_like(q), torch.empty(queries, 1)
