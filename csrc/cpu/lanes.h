@@ -183,11 +183,12 @@ struct E4M3 : Small<6, 8, 3, 0x43e00000, 0x7e, 0x7f> {  // of a cache; one NaN a
         return bits<Floats>(bits<Words>(expand<Floats>(code)) | ((0 - is_nan) & 0x7fc00000));
     }
 };
-// A float16 in all lanes.
-static inline Floats scale_at(const uint8_t* at) {
+// A float16 in all lanes, and alone.
+static inline Floats scales_at(const uint8_t* at) {
     Shorts all = Shorts{} + load<uint16_t>(at);
     return F16::unpack((const uint8_t*)&all, 0);
 }
+static inline float scale_at(const uint8_t* at) { return scales_at(at)[0]; }
 // GGUF's groups: a scale in float16, perhaps a minimum, and 32 numbers of 8 or 4 bits. Byte i of 16
 // holds number i in its lower half and number i + 16 in its upper half.
 template <int NUMBER, int BITS, bool HAS_MINIMUM>
@@ -199,8 +200,8 @@ struct Quantized {
         const uint8_t* at = group + HEAD + v * LANES % (4 * BITS);
         Ints q = BITS == 8 ? integers<Ints, int8_t>(at) : integers<Ints, uint8_t>(at);
         if (BITS == 4) q = ((v * LANES < 16 ? q : q >> 4) & 15) - ZERO;
-        Floats number = __builtin_convertvector(q, Floats) * scale_at(group);
-        return HAS_MINIMUM ? number + scale_at(group + 2) : number;
+        Floats number = __builtin_convertvector(q, Floats) * scales_at(group);
+        return HAS_MINIMUM ? number + scales_at(group + 2) : number;
     }
 };
 using Q8_0 = Quantized<3, 8, false>;
