@@ -339,7 +339,7 @@ def of_26() -> list[tuple]:
         ("reaches {:.2f} to {:.2f} of it", min(beside), max(beside)),
         *[("lose{} {:.0f} to {:.0f} %", "s" if "block" in change else "", min(share), max(share))
           for change, share in loses.items()],
-        ("at most {:.0f} %", 100 * most), rounds, *limits(), *first_token(),
+        ("at most {:.0f} %", 100 * most), rounds, *limits(), *boxes(), *first_token(),
         ("with {:.0f} to {:.0f} times as many operations per byte", balance / 8, balance),
     ]  # fmt: skip
 
@@ -369,6 +369,33 @@ def limits() -> list[tuple]:
     ]  # fmt: skip
 
 
+def boxes() -> list[tuple]:
+    """What the boxes of TMA cost, in 26."""
+    record = json.loads((DATA / "26_boxes_h100.json").read_text())
+    ways, apart, times = ("per block and part", "per block", "per tile if possible"), [], {}
+    for problem in record["problems"]:
+        contiguous, *rows = problem["rows"]
+        same = [contiguous["ms"].values()]
+        for row in rows:
+            scattered = row["layout"] == "scattered blocks"
+            same += [[row["ms"][way] for way in ways[1:]]] if scattered else []
+            for way in ways if row["block_size"] == 16 else ():
+                kind = "scattered" if scattered and way == ways[2] else way
+                times.setdefault(kind, []).append(row["ms"][way] / contiguous["ms"][way])
+        apart += [max(ms) / min(ms) - 1 for ms in same]
+    engine, layers = record["engine"], record["engine"]["attention ms"].values()
+    return [
+        *[(said, min(times[way]), max(times[way])) for way, said in (
+            (ways[0], "takes {:.2f} to {:.2f} times as long as over contiguous"),
+            (ways[1], "per block it takes {:.2f} to {:.2f} times"),
+            (ways[2], "it takes {:.2f} and {:.2f} times as long"),
+            ("scattered", "take {:.2f} to {:.2f} times as long"))],
+        ("differ by up to {:.0f} %", 100 * max(apart)),
+        ("in the {} layers of a prompt of {:,} tokens", engine["layers"], engine["prompt"]),
+        ("took {} ms with a box per block and part, and {} ms with", *layers),
+    ]  # fmt: skip
+
+
 def first_token() -> list[tuple]:
     record = json.loads((DATA / "26_first_token_h100.json").read_text())
     ms = {name: way["ms"] for name, way in record["ways"].items()}
@@ -377,7 +404,8 @@ def first_token() -> list[tuple]:
     return [
         ("a prompt of {:,} tokens comes after {:.0f} ms", record["prompt"], ms["Hopper"]),
         ("after {:.0f} ms with the kernel of notebook 18", ms["mma"]),
-        ("after {:.0f} ms with Triton", ms["Triton"]), ("take {:.0f} ms by cuBLAS", products),
+        ("takes {:.2f} times as long", record["ways"]["Hopper"]["over its parts"]),
+        ("take {:.0f} ms by cuBLAS", products),
         ("takes {:.0f} ms by FlashAttention-3", attention),
         ("remaining {:.0f} ms", ms["Hopper"] - products - attention),
     ]  # fmt: skip
