@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
@@ -104,7 +105,8 @@ def each_rung(rungs: Sequence[str], cases: Sequence, test: Callable) -> Iterator
 def of_flash() -> Iterator[Work]:
     yield from each_rung(flash.FLASH, flash.CASES, flash.test_equals_the_oracle)
     cached = Shape((3, 200), 3, 1, 128, queries=(5, 70))
-    yield from each_rung(paged.FLASH_PAGED, [cached], paged.test_equals_the_oracle)
+    both = [cached, replace(cached, in_order=True)]
+    yield from each_rung(paged.FLASH_PAGED, both, paged.test_equals_the_oracle)
 
 
 def of_paged() -> Iterator[Work]:

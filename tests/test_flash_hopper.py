@@ -11,6 +11,7 @@ from launches import HALVES, check_planted
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
+from yaie.course.lessons.changed import changed
 from yaie.ops.attention import attention_forward, paged_attention_forward
 
 PINGPONG = CSRC / "flash" / "hopper" / "pingpong.cu"
@@ -42,6 +43,29 @@ def test_blocks_that_follow_one_another(dim, block_size):
         outputs.append(paged_attention_forward(*operands, backend="cuda_hopper"))
         close(outputs[-1], paged_oracle(*operands))
     assert all(torch.equal(*both) for both in zip(*outputs, strict=True))
+
+
+def test_a_tile_of_blocks_that_follow_one_another_is_one_box():
+    """If that box begins at another place, results over such blocks are wrong, and no others."""
+    header = PINGPONG.parent / "tiles.cuh"
+    at = "maps.tile, full, 0, 0, 0, row / 8"
+    tiles = changed(header.read_text(encoding="utf-8"), header, {at: f"{at} + 2"})
+    include = '#include "flash/hopper/tiles.cuh"'
+    source = changed(PINGPONG.read_text(encoding="utf-8"), PINGPONG, {include: tiles})
+    module = jit.load(source, name="pingpong with another tile")
+    shape = Shape((330,), 1, 1, 128, 16, queries=(20,))
+    right = []
+    for in_order in (False, True):
+        operands = batch(replace(shape, in_order=in_order), torch.float16)
+        q, keys, values, tables, contexts, begin = operands
+        out, lse = torch.empty_like(q), torch.empty(20, 1)
+        module.flash_pingpong_f16(
+            *(q, keys, values, out, lse, begin, None, tables, contexts),
+            *(1, 20, keys.shape[0] * 16, 1, 1, 128, 128, 128, 128, 16, tables.shape[1]),
+            *(128**-0.5, 1),
+        )
+        right.append(torch.allclose(out.double(), paged_oracle(*operands)[0], atol=0.01))
+    assert right == [True, False]
 
 
 def test_what_the_back_end_does_not_take():

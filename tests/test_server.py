@@ -22,6 +22,7 @@ from tiny import make_batch, make_pools
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
 from yaie.server.app import Settings
+from yaie.server.worker import Job
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
@@ -343,6 +344,33 @@ def test_bodies_that_are_no_request(http, content, status, code):
         assert answer.status_code == status
         error = answer.json()["error"]
         assert error["message"] and (code is None or error["code"] == code)
+
+
+@pytest.mark.parametrize(
+    "content_type, mark",
+    [
+        ("application/json; charset=utf-8", b""),
+        ("Application/JSON", b""),
+        ("application/json", b"\xef\xbb\xbf"),
+    ],
+)
+def test_json_in_other_forms_is_answered_with_a_stream(http, content_type, mark):
+    content = mark + json.dumps(body(stream=True, max_tokens=4)).encode()
+    answer = http.post("/v1/completions", content=content, headers={"content-type": content_type})
+    assert answer.status_code == 200, answer.text
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_what_cannot_be_shown_ends_its_own_call():
+    job = Job([None])
+    job.handle = lambda: 1 / 0
+
+    async def wait():
+        job.tell()  # returns, so that other calls are told
+        await job.changed()
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(wait())
 
 
 def test_a_form_is_told_that_json_is_wanted(http):

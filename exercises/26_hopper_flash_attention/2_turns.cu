@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 bool cut = values && left < KEYS;  // values of which the last become zeros
                 T* tile = ring + stage * Size::KV_TILE;
                 mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);
-                load_tile<T, DIM, KEYS, TOGETHER>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
-                                        flash, work, first);
+                load_tile<T, DIM, KEYS, TOGETHER>(tile, values ? maps.v : maps.k,
+                                                  cut ? tail : &full[stage], flash, work, first);
                 if (!cut) continue;
                 mbarrier_wait(tail, tails++ % 2);
                 zero_values<T, DIM, KEYS, TOGETHER>(tile, left, lane, WARP);

@@ -15,9 +15,9 @@
 // of DIM / 64 parts, one after another; a part has one line per row. Queries and keys are K-major:
 // the sums of q kᵀ run along a line. Values are MN-major: the sums of weights v run down the rows.
 //
-// TMA needs some 60 clocks per box, however small it is. So from a cache it brings all parts of a block
-// in one box, and blocks that follow one another, too. The tile is then TOGETHER: 8 lines of each part,
-// part by part, for each 8 rows.
+// TMA needs some 60 clocks per box, however small it is. So rung 3 has it bring all parts of a block of a
+// cache in one box, and blocks that follow one another too, if heads fill all parts. The tile is then
+// TOGETHER: 8 lines of each part, part by part, for each 8 rows.
 #pragma once
 
 #include "flash/flash.cuh"
@@ -31,8 +31,8 @@ constexpr float LAZY = 8.0f;           // a weight may reach 2 to this power
 
 // --------------------------------------------------------------------------------- products
 
-// Bytes from one part of a tile of keys or values to the next, and from 8 lines of a part to its next 8.
-template <int DIM, int KEYS, bool TOGETHER>
+// Bytes from one part of a tile of keys or values to the next, and from 8 lines to the next of a part.
+template <int KEYS, bool TOGETHER>
 constexpr int PART = TOGETHER ? PATTERN : KEYS * LINE * 2;
 template <int DIM, bool TOGETHER>
 constexpr int LINES_8 = TOGETHER ? DIM / LINE * PATTERN : PATTERN;
@@ -47,7 +47,7 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[KEYS / 2], const T
     for (int d = 0; d < DIM; d += 16) {
         int part = d / LINE, along = d % LINE * 2;
         wgmma<T, KEYS>(scores, advance(q, part * ROWS * LINE * 2 + along),
-                       advance(k, part * PART<DIM, KEYS, TOGETHER> + along), d > 0);
+                       advance(k, part * PART<KEYS, TOGETHER> + along), d > 0);
     }
 }
 
@@ -56,7 +56,7 @@ template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void add_values(float (&out)[DIM / 2],
                                            const uint32_t (&weights)[KEYS / 16][4],
                                            const T* v_tile) {
-    uint64_t v = matrix_descriptor(v_tile, PART<DIM, KEYS, TOGETHER>, LINES_8<DIM, TOGETHER>,
+    uint64_t v = matrix_descriptor(v_tile, PART<KEYS, TOGETHER>, LINES_8<DIM, TOGETHER>,
                                    Swizzle::SPAN_128);
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step)
@@ -191,7 +191,7 @@ struct RowMaps {
     CUtensorMap box, tile;
 };
 
-// Start loading the keys from `first` on, or their values. A warp calls it: each lane loads one box.
+// Start loading the keys from `first` on, or their values. A warp calls it: its lanes load the boxes.
 // Blocks past the sequence's end are loaded from its last: no block need exist there, and the bytes to
 // wait for are always the same.
 template <typename T, int DIM, int KEYS, bool TOGETHER = false>
@@ -231,7 +231,7 @@ __device__ __forceinline__ void zero_values(T* tile, int first_row, int thread, 
     for (int i = first_row * (LINE / 8) + thread; i < KEYS * (LINE / 8); i += threads)
 #pragma unroll
         for (int part = 0; part < DIM / LINE; ++part)
-            store16(tile + (part * PART<DIM, KEYS, TOGETHER> + i / 64 * LINES_8<DIM, TOGETHER>) / 2 +
+            store16(tile + (part * PART<KEYS, TOGETHER> + i / 64 * LINES_8<DIM, TOGETHER>) / 2 +
                         i % 64 * 8,
                     Vec<T>{});
     fence_proxy_async();

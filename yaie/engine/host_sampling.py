@@ -54,8 +54,7 @@ class LogitEdits:
         return logits
 
     def _note(self) -> None:
-        """Note the tokens generated since the last call; if a step is tried again, there are
-        none."""
+        """Note the tokens generated since the last call: none if a step is tried again."""
         new = self.request.token_ids[self.request.num_prompt_tokens + self._num_noted :]
         self._num_noted += len(new)
         if self._seen is not None:

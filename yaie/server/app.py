@@ -221,10 +221,10 @@ class _Server:
 
 
 class _Stream(Response):
-    """An answer as it comes. Its job ends with it, even if the client leaves before the first event
-    is asked for."""
+    """An answer as it comes. Its job ends with it, even before the first event is asked for."""
 
     def __init__(self, call: CompletionCall | ChatCall, worker: Worker) -> None:
+        super().__init__()  # FastAPI looks at a response that it passes on
         self._call, self._worker = call, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -90,9 +90,8 @@ async def unless(
 
 
 def check_lengths(headers: Headers) -> None:
-    """Refuses a request that has both Content-Length and Transfer-Encoding, and closes the
-    connection: a proxy in front may believe the other of the two, and take what is body here for
-    the next request ("request smuggling", RFC 9112, section 6.1)."""
+    """Refuses a request with both Content-Length and Transfer-Encoding, and closes the connection:
+    a proxy in front may believe the other one ("request smuggling", RFC 9112, section 6.1)."""
     if "content-length" in headers and "transfer-encoding" in headers:
         message = "a request has Content-Length or Transfer-Encoding, not both"
         raise ApiError(400, message, closes=True)

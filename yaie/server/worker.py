@@ -61,17 +61,23 @@ class Job:
         self.handle: Callable[[], bool] | None = None
         self.updates: defaultdict[int, Update] = defaultdict(Update)
         self._begun: set[int] = set()
-        self._changed = asyncio.Event()
+        self._changed, self._error = asyncio.Event(), None
 
     def tell(self) -> None:
         """Have what is new dealt with, by `handle` or the call's task, which deals with the end."""
-        if self.is_over or self.handle is None or not self.handle():
-            self._changed.set()
+        try:
+            if not self.is_over and self.handle is not None and self.handle():
+                return
+        except Exception as error:  # ends this call, and no other
+            self._error = error
+        self._changed.set()
 
     async def changed(self) -> None:
-        """Wait for what `handle` does not deal with."""
+        """Wait for what `handle` does not deal with. Raises what it raised."""
         await self._changed.wait()
         self._changed.clear()
+        if self._error is not None:
+            raise self._error
 
     def news(self) -> Iterator[tuple[int, Update, bool]]:
         """(number of a request, what is new, whether it is the first that is told of it). A first
@@ -139,8 +145,7 @@ class Worker:
             raise ApiError(429, message, code="queue_full")
 
     def submit(self, requests: Sequence[Request]) -> Job:
-        """Send requests for which there is capacity to the engine. A number is added to their ids,
-        which makes them unique."""
+        """Send requests for which there is capacity to the engine, each with a number in its id."""
         job = Job(requests)
         for index, request in enumerate(requests):
             request.number = next(self._numbers)

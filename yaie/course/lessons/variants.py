@@ -243,7 +243,8 @@ VARIANTS = {
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
         "pingpong, scores begun when the output is stored": LATER,
         "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
-        "pingpong, tiles of 128 keys": {"fits(Sizes<128, true>::KEYS)": "false"},
+        "pingpong, tiles of 128 keys": {
+            "wide = !cache || Sizes<DIM, true>::KEYS % flash.block_size == 0;": "wide = false;"},
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": TURNS,
@@ -257,7 +258,7 @@ VARIANTS = {
         "pingpong, 2 thread blocks, tiles of 64 keys": TWO_BLOCKS,
         "pingpong, 2 thread blocks, no turns": TWO_BLOCKS | TURNS,
         "pingpong, a quarter by a polynomial": {
-            "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
+            "constexpr float LAZY": POLYNOMIAL + "constexpr float LAZY",
             EXPONENTIAL: "i % 8 < 2 ? polynomial(power) : exp2_approx(power)"},
     }),
     "paged": Variants("paged/mma.cu", _paged, {
