@@ -213,13 +213,13 @@ __device__ __forceinline__ void load_tile(T* to, const RowMaps& maps, uint64_t* 
         } else if (lane < boxes) {
             tma_load(to + lane * height * DIM, maps.box, full, 0, 0, 0, row / 8, kv_head);
         }
-        return;
-    }
+    } else {
 #pragma unroll 1  // the producer has few registers
-    for (int i = lane; i < boxes * (DIM / LINE); i += WARP) {
-        int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
-        tma_load(to + (part * KEYS + down) * LINE, maps.box, full, part * LINE, kv_head,
-                 row_at(down));
+        for (int i = lane; i < boxes * (DIM / LINE); i += WARP) {
+            int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
+            tma_load(to + (part * KEYS + down) * LINE, maps.box, full, part * LINE, kv_head,
+                     row_at(down));
+        }
     }
 }
 
