@@ -135,12 +135,11 @@ struct Small {
 
     // Shift the fields into place and correct the exponent. A number below NORMAL is made with an
     // implicit 1, which is then taken off. Infinities are not expected.
-    template <class F, class W>
-    static inline F expand(W code) {
-        W magnitude = code & (SIGN - 1), below = (magnitude - (1 << FRACTION)) >> 31;
-        F value = bits<F>((magnitude << SHIFT) + (NORMAL - ONE) + below * ONE);
-        value -= bits<F>((0 - below) & NORMAL);
-        return bits<F>(bits<W>(value) | (code & SIGN) << (32 - BITS));
+    static inline Floats expand(Words code) {
+        Words magnitude = code & (SIGN - 1), below = (magnitude - (1 << FRACTION)) >> 31;
+        Floats value = bits<Floats>((magnitude << SHIFT) + (NORMAL - ONE) + below * ONE);
+        value -= bits<Floats>((0 - below) & NORMAL);
+        return bits<Floats>(bits<Words>(value) | (code & SIGN) << (32 - BITS));
     }
     // Rounded to nearest, ties to even.
     static inline void pack(void* to, Floats value) {
@@ -164,7 +163,7 @@ struct F16 : Small<1, 16, 10, 0x477fffff, 0x7c00, 0x7e00> {
 #elif defined(__F16C__)
         return bits<Floats>(_mm256_cvtph_ps(load<__m128i>(group)));
 #else
-        return expand<Floats>(integers<Words, uint16_t>(group));
+        return expand(integers<Words, uint16_t>(group));
 #endif
     }
     static inline Floats wide(Words halves) {
@@ -180,7 +179,7 @@ struct BF16 : Small<2, 16, 7, 0x7f7fffff, 0x7f80, 0x7fc0> {
 struct E4M3 : Small<6, 8, 3, 0x43e00000, 0x7e, 0x7f> {  // of a cache; one NaN and no infinity
     static inline Floats unpack(const uint8_t* group, int) {
         Words code = integers<Words, uint8_t>(group), is_nan = ((code & 0x7f) + 1) >> 7;
-        return bits<Floats>(bits<Words>(expand<Floats>(code)) | ((0 - is_nan) & 0x7fc00000));
+        return bits<Floats>(bits<Words>(expand(code)) | ((0 - is_nan) & 0x7fc00000));
     }
 };
 // A float16 in all lanes, and alone.

@@ -334,17 +334,14 @@ cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys, bool together
     cudaError_t error =
         make_map(&maps->q, flash.q, flash.tokens, flash.heads, dim, flash.q_stride, ROWS);
     if (error != cudaSuccess) return error;
-    if (together && flash.keys > 0) {
-        error = map_blocks(&maps->k, flash, flash.k, flash.k_stride, height, keys);
-        if (error != cudaSuccess) return error;
-        return map_blocks(&maps->v, flash, flash.v, flash.v_stride, height, keys);
-    }
-    bool none = flash.keys == 0;  // then no tile is loaded, but a map needs a tensor
-    error = make_map(&maps->k.box, none ? flash.q : flash.k, none ? 1 : flash.keys, flash.kv_heads,
-                     dim, none ? flash.q_stride : flash.k_stride, height);
-    if (error != cudaSuccess) return error;
-    return make_map(&maps->v.box, none ? flash.q : flash.v, none ? 1 : flash.keys, flash.kv_heads,
-                    dim, none ? flash.q_stride : flash.v_stride, height);
+    auto map_rows = [&](RowMaps* to, const T* data, int64_t stride) {
+        if (flash.keys == 0)  // then no tile is loaded, but a map needs a tensor
+            return make_map(&to->box, flash.q, 1, flash.kv_heads, dim, flash.q_stride, height);
+        if (together) return map_blocks(to, flash, data, stride, height, keys);
+        return make_map(&to->box, data, flash.keys, flash.kv_heads, dim, stride, height);
+    };
+    error = map_rows(&maps->k, flash.k, flash.k_stride);
+    return error == cudaSuccess ? map_rows(&maps->v, flash.v, flash.v_stride) : error;
 }
 
 // Checks the arguments and calls launch(flash) with the scale of powers of 2.

@@ -16,7 +16,7 @@ from yaie.course.lessons.changed import changed
 from yaie.emulator import Module
 
 kept = partial(paths.kept, "16_matmul_h100")  # the figures of the ladder matmul
-kept_variants = partial(paths.kept, "16_matmul_h200")  # of its last rung
+kept_variants = partial(paths.kept, "16_matmul_h200")  # of variants of its last rung
 kept_hopper = partial(paths.kept, "16_hopper_h100")  # and of the ladder hopper
 TABLE = """
 __global__ void fill_places(int* out, int chunks, int rows) {
