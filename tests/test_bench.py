@@ -494,6 +494,7 @@ KEYS = {
     "naive": ("problems", "B2 H2 S33 d64 causal", {"cuda"}, {"tflop_s"}),
     "selected": ("selected", "B2 ctx40", {"selected", "slots, then mma"}, {"gb_s"}),
     "fp8": ("decode", "B2 ctx40", {"mma, bfloat16", "mma, e4m3"}, {"gb_s"}),
+    "groups": ("groups", "40 × 40 × 40", {"groups of 1", "groups of 64"}, {"tflop_s"}),
 }
 
 

@@ -32,7 +32,7 @@ from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
 from yaie.course.lessons.ladders_hopper import flash_hopper, hopper
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
-from yaie.course.lessons.ops.cases_triton import block_sizes, strides
+from yaie.course.lessons.ops.cases_triton import block_sizes, groups, strides
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.steps import BF16, F32, Step, back_end, ragged, wrapped
 from yaie.course.lessons.variants import VARIANTS, prepares
@@ -162,6 +162,12 @@ def blocks(on_gpu: bool) -> Iterator[Step]:
         yield Step(case, (place, case.shape), case.dtype, graphs=20)
 
 
+def orders(on_gpu: bool) -> Iterator[Step]:
+    """Triton's product with its tiles in groups of 1 to 64 rows."""
+    for case in groups(on_gpu):
+        yield Step(case, ("groups", case.shape), about=None, rounds=8)
+
+
 def configurations(on_gpu: bool) -> Iterator[Step]:
     """Triton's large kernels; each configuration is printed as it is timed."""
     if not on_gpu:
@@ -190,6 +196,7 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "metadata": metadata,
     "search": search,
     "blocks": blocks,
+    "groups": orders,
     "triton": configurations,
     "hopper": hopper,
     "flash_hopper": flash_hopper,

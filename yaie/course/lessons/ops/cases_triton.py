@@ -1,4 +1,4 @@
-"""What block sizes and strides cost: cases of the ladder `blocks`."""
+"""What block sizes, strides and orders of tiles cost: cases of `blocks` and `groups`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from yaie.bench.cases import Case, Prepare
-from yaie.course.lessons.ops.cases import sums
+from yaie.course.lessons.ops.cases import matrices, sums
 
 STRIDES = (1, 2, 3, 4, 6, 8, 16, 32)
 BLOCK = 1024  # elements of a program that loads with a stride
@@ -54,3 +54,30 @@ def strides(on_gpu: bool) -> Iterator[Case]:
             4 * size, 0, lambda x, s=stride: x[::s].double().view(-1, BLOCK).sum(1),
             writes=False, compiled=False, dtype=torch.float32, rungs={"triton": prepare},
         )  # fmt: skip
+
+
+def groups(on_gpu: bool) -> Iterator[Case]:
+    """The product of notebook 12, with one tile per program, in groups of 1 to 64 rows of tiles."""
+    from yaie.course.lessons.ops.triton.matmul import matmul_kernel
+    from yaie.ops.triton.runtime import launches
+
+    block_m, block_n, block_k = (128, 256, 64) if on_gpu else (16, 16, 16)
+
+    def multiply(group: int) -> Prepare:
+        @launches()
+        def launch(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            (m, k), n = a.shape, b.shape[1]
+            c = a.new_empty(m, n)
+            grid = (-(-m // block_m) * -(-n // block_n),)
+            matmul_kernel[grid](
+                a, b, c, m, n, k, block_m, block_n, block_k, group, "ieee",
+                num_warps=8, num_stages=3,
+            )  # fmt: skip
+            return c
+
+        return lambda a, b: lambda: launch(a, b)
+
+    rungs = {f"groups of {1 << n}": multiply(1 << n) for n in range(7)}
+    for size in (4096, 8192) if on_gpu else (40,):
+        case = matrices(size, size, torch.bfloat16)[1]
+        yield replace(case, dtype=torch.bfloat16, peers={}, rungs=rungs)
