@@ -165,7 +165,7 @@ def blocks(on_gpu: bool) -> Iterator[Step]:
 def orders(on_gpu: bool) -> Iterator[Step]:
     """Triton's product with its tiles in groups of 1 to 64 rows."""
     for case in groups(on_gpu):
-        yield Step(case, ("groups", case.shape), about=None, rounds=8)
+        yield Step(case, ("groups", case.shape), case.dtype, about=None, rounds=8)
 
 
 def configurations(on_gpu: bool) -> Iterator[Step]:

@@ -59,12 +59,10 @@ def strides(on_gpu: bool) -> Iterator[Case]:
 def groups(on_gpu: bool) -> Iterator[Case]:
     """The product of notebook 12, with one tile per program, in groups of 1 to 64 rows of tiles."""
     from yaie.course.lessons.ops.triton.matmul import matmul_kernel
-    from yaie.ops.triton.runtime import launches
 
     block_m, block_n, block_k = (128, 256, 64) if on_gpu else (16, 16, 16)
 
     def multiply(group: int) -> Prepare:
-        @launches()
         def launch(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             (m, k), n = a.shape, b.shape[1]
             c = a.new_empty(m, n)
@@ -78,6 +76,6 @@ def groups(on_gpu: bool) -> Iterator[Case]:
         return lambda a, b: lambda: launch(a, b)
 
     rungs = {f"groups of {1 << n}": multiply(1 << n) for n in range(7)}
+    dtype = torch.bfloat16 if on_gpu else torch.float32
     for size in (4096, 8192) if on_gpu else (40,):
-        case = matrices(size, size, torch.bfloat16)[1]
-        yield replace(case, dtype=torch.bfloat16, peers={}, rungs=rungs)
+        yield replace(matrices(size, size, dtype)[1], dtype=dtype, peers={}, rungs=rungs)
