@@ -22,6 +22,8 @@ from tiny import make_batch, make_pools
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
 from yaie.server.app import Settings
+from yaie.server.errors import ApiError
+from yaie.server.guards import unless
 from yaie.server.worker import Job
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
@@ -482,6 +484,8 @@ def test_other_paths_are_told_what_there_is(http):
         for word in (path, "/v1/models", "/v1/completions", "/v1/chat/completions", "/health",
                      "/metrics"):  # fmt: skip
             assert word in error["message"]
+        told = error["message"].partition("ask for ")[2].split(", ")
+        assert len(told) == len(set(told)) and "/v1/models/{name}" in told
 
 
 def test_other_methods_are_refused(http):
@@ -610,6 +614,29 @@ def test_a_client_that_leaves_frees_its_blocks(own, stream):
     server.wait_until_idle()
     pool = server.llm.engine.kv.pool
     assert pool.num_free + server.llm.engine.cache.num_cached == pool.num_blocks
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 counts no cancellations")
+@pytest.mark.parametrize("comes", ["event", "event cancel", "cancel event", "cancel"])
+def test_a_cancellation_that_comes_with_the_event_is_not_lost(comes):
+    """Both in one iteration of the event loop, in either order."""
+
+    async def end():
+        loop, event = asyncio.get_running_loop(), asyncio.Future()
+        why = partial(ApiError, 499, "the client left")
+        task = loop.create_task(unless(event, why, asyncio.Event().wait()))
+        await asyncio.sleep(0)  # it has begun
+        actions = {
+            "event": lambda: event.set_result(None),
+            "cancel": lambda: loop.call_soon(task.cancel),
+        }
+        for action in comes.split():
+            actions[action]()
+        with pytest.raises(asyncio.CancelledError if "cancel" in comes else ApiError):
+            await task
+        assert task.cancelling() == comes.count("cancel")
+
+    asyncio.run(end())
 
 
 def test_a_client_that_leaves_before_its_stream_begins_frees_its_blocks(untied_model):

@@ -76,7 +76,7 @@ def test_a_back_end_of_ones_own_computes(tiny_model, tmp_path, monkeypatch):
         "def norm(*arguments):\n    open('called', 'w').close()\n    return rms_norm(*arguments)\n"
     )
     monkeypatch.chdir(tmp_path)
-    said = "operators: rms_norm by own_norm:norm; add_rms_norm, silu_and_mul, rotary, "
+    said = "back ends: rms_norm by own_norm:norm; add_rms_norm, silu_and_mul, rotary, "
     with process(tiny_model, "--backend", "rms_norm=own_norm:norm", said=said) as (_, address):
         assert ask(address, max_tokens=2).status_code == 200
     assert (tmp_path / "called").exists()

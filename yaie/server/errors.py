@@ -67,12 +67,11 @@ def install(app: FastAPI) -> None:
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         message = str(error.detail)
         if error.status_code == HTTPStatus.NOT_FOUND:
-            paths = [route.path for route in app.routes if isinstance(route, APIRoute)]
+            paths = dict.fromkeys(r.path_format for r in app.routes if isinstance(r, APIRoute))
             message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
-        code = None
-        if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's own message has no cause
+        code = "invalid_json" if error.status_code == HTTPStatus.BAD_REQUEST else None
+        if code:  # FastAPI's own message has no cause
             message = f"the body cannot be parsed: {error.__cause__}"
-            code = "invalid_json"
         response = ApiError(error.status_code, message, code=code).response()
         response.headers.update(error.headers or {})
         return response

@@ -68,6 +68,7 @@ async def unless(
 ) -> Any:
     """Await `work`; if `event` comes first, or `seconds` have passed, end it and raise `why()`."""
     task, ended = asyncio.current_task(), []
+    before = getattr(task, "cancelling", int)()  # Python 3.10 counts none, and takes both for ours
 
     def interrupt(*_: Any) -> None:
         if not ended:
@@ -80,7 +81,7 @@ async def unless(
     try:
         return await work
     except asyncio.CancelledError:
-        if ended:
+        if ended and getattr(task, "uncancel", int)() <= before:
             raise why() from None
         raise
     finally:

@@ -77,7 +77,7 @@ def serve(
         app = build_app(worker, tokenizer, settings)
 
         def greet() -> None:
-            print(f"operators: {ready.back_ends}")
+            print(f"back ends: {ready.back_ends}")
             print(f"ready after {time.perf_counter() - started:.1f} s")
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)
