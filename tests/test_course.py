@@ -105,10 +105,10 @@ def test_unknown_exercise_names_close_ones() -> None:
     for call, name, why in [
         (find, "0.1", r"did you mean 00\.1"),
         (select, "2", r"did you mean 02"),
-        (find, "19.9", r"did you mean 19\.1 or 19\.2 or .*19\.4\?$"),
+        (find, "19.9", r"did you mean 19\.1, 19\.2, .* or 19\.5\?$"),
         (find, "14.44", r"did you mean 14\.4\?$"),
         (find, "zzz", "yaie status"),
-        (find, "99.9", "yaie status"),
+        (find, "99.9", r"the notebooks are 00 to \d\d, and `yaie status 02`"),
     ]:
         with pytest.raises(UnknownExercise, match=why):
             call(name)
@@ -556,7 +556,7 @@ def test_notebook_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
 def test_hints_card_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(4):
         notebook.hint("00.1")
-    last = 'That was the last one; solution("00.1") shows the reference.\n'
+    last = 'solution("00.1") shows the reference, `yaie hint 00.1 --all` all hints.\n'
     assert capsys.readouterr().out.endswith(last)
     for shown in (notebook.card("00.1"), notebook.solution("00.1")):
         assert repr(shown) == shown._repr_markdown_()
@@ -652,7 +652,7 @@ def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
 def test_learners_part_is_the_engines(monkeypatch) -> None:
     got = plug.learner_parts()
     assert got == Parts(report=got.report)
-    assert got.report == ("The engine runs on the reference: none of its parts is yours yet.",)
+    assert got.report == (tell.rest(False),)
 
     split = tree_method("split", part="radix_tree")
     write(subclass("split"), split)
@@ -660,7 +660,7 @@ def test_learners_part_is_the_engines(monkeypatch) -> None:
     got = plug.learner_parts()
     assert got.radix_tree is not radix.RadixTree
     mine = "99.1 RadixTree.split: yours, it passes its check."
-    assert got.report == (mine, "Everything else: the reference.")
+    assert got.report == (mine, tell.rest(True))
 
     piece = tree_method("split", part="radix_tree", fit=lambda mine: [mine])
     monkeypatch.setattr(plug, "exercises", lambda: (piece,))
@@ -689,7 +689,7 @@ def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
     assert got.report == (
         "99.1 RadixTree.split: passes, but your 99.2 computes rotary.",
         "99.2 RadixTree.split: yours, it computes rotary.",
-        "Everything else: the reference.",
+        tell.rest(True),
     )
     assert plug.learner_parts(["99.1"]).operators["rotary"][0] == 1
 

@@ -67,7 +67,10 @@ def test_hints_one_by_one() -> None:
     kinds = ["idea", "invariant", "shape of the lines"]
     for number, kind in enumerate(kinds, start=1):
         assert f"Hint {number} of 3 for 00.1, the {kind}" in yaie("hint", "00.1")
-    last = "That was the last one; yaie solution 00.1 shows the reference.\n"
+    last = (
+        "That was the last hint: `yaie solution 00.1` shows the reference, "
+        "`yaie hint 00.1 --all` all hints.\n"
+    )
     assert yaie("hint", "00.1") == yaie("hint", "00.1") == last
     assert "Hint 1 of 3" in yaie("hint", "00.1", "--tier", "1")
     assert yaie("hint", "00.1", "--all").count("Hint ") == 3
@@ -100,9 +103,10 @@ def test_solution_is_shown_without_the_lines_for_authors() -> None:
         assert (first, last) == ("Generated", "Edit") and len(left_out) <= 3  # one may be wrapped
 
 
-def test_reset_restores_keeps_copies_and_begins_the_hints_again(folders: Path) -> None:
+def test_reset_restores_keeps_copies_and_knows_the_hints_taken(folders: Path) -> None:
     path = learner_path(FIRST)
-    yaie("hint", "00.1", "--all")
+    assert "hints" not in yaie("reset", "00.1")
+    yaie("hint", "00.1")
     for text in (WRONG, "mine"):
         path.write_text(text)
         assert "kept as" in yaie("reset", "00.1")
@@ -111,9 +115,9 @@ def test_reset_restores_keeps_copies_and_begins_the_hints_again(folders: Path) -
     assert sorted(p.read_text() for p in copies.iterdir()) == sorted([WRONG, "mine"])
     assert "kept as" not in yaie("reset", "00.1")
     path.unlink()
-    yaie("reset", "00.1")
+    assert "taken 1 of its 3 hints; `yaie hint 00.1 --all`" in yaie("reset", "00.1")
     assert path.read_text() == render.stub(FIRST)
-    assert "Hint 1 of 3" in yaie("hint", "00.1")
+    assert "Hint 2 of 3" in yaie("hint", "00.1")
 
 
 def test_status_table_and_json() -> None:

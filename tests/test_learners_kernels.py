@@ -58,7 +58,7 @@ def test_the_model_answers_the_same(folder, wanted, exercise_id, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"{exercise_id} {exercise.what}: yours, it computes {exercise.operator}.",
-        "Everything else: the reference.",
+        "Everything else: the course's own code.",
     ]
 
 

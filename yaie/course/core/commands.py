@@ -92,15 +92,17 @@ def solution(
 
 @app.command()
 def reset(exercise_id: Id) -> None:
-    """Put the unsolved exercise back; your version is kept as a copy."""
+    """Put the unsolved file back; your version is kept as a copy, and hints stay taken."""
     exercise = _one(exercise_id)
     path, text = learner_path(exercise), render.stub(exercise)
-    progress.remember_hints(exercise, 0)
     if path.exists() and path.read_bytes() != text.encode():
         typer.echo(f"Your version is kept as {progress.backup(path)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     typer.echo(f"{exercise.shown} is as it was at the start.")
+    if taken := progress.hints_taken(exercise):
+        again = f"`yaie hint {exercise.id} --all` shows all of them"
+        typer.echo(f"You have taken {taken} of its {len(exercise.hints)} hints; {again}.")
     _say_folder()
 
 

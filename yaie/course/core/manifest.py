@@ -240,17 +240,21 @@ def select(which: str) -> list[Exercise]:
 def _unknown(got: Any, known: list[str]) -> str:
     if not isinstance(got, str):
         return f'an exercise is named in quotes, such as "02.2"; got {got!r} without them'
-    close = _near(got, known)
-    if close:
-        return f"there is no exercise {got!r}; did you mean {' or '.join(close)}?"
-    return f"there is no exercise {got!r}; `yaie status` lists them all"
+    if close := _near(got, known):
+        *others, last = close
+        these = f"{', '.join(others)} or {last}" if others else last
+        return f"there is no exercise {got!r}; did you mean {these}?"
+    last = exercises()[-1].id[:2]
+    return (
+        f"there is no exercise {got!r}; the notebooks are 00 to {last}, and `yaie status 02`, say, "
+        "lists the exercises of notebook 02"
+    )
 
 
 def _near(got: str, known: list[str]) -> list[str]:
-    """What is one slip away: the id with its zero, else those of its notebook, else of others."""
+    """What is one slip away in the same notebook: the id with its zero, else those like it."""
     padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
     if padded in known:
         return [padded]
     close = difflib.get_close_matches(padded, known, n=len(known), cutoff=0.7)
-    same = [name for name in close if name[:2] == padded[:2]]
-    return sorted(same or close)[:4]
+    return sorted(name for name in close if name[:2] == padded[:2])

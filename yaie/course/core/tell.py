@@ -62,11 +62,13 @@ def hint(exercise: Exercise, tier: int) -> str:
 
 
 def next_hint(exercise: Exercise, tier: int | None, solution: str | None = None) -> str:
-    """The hint taken, or, once there is none left, the command that shows the reference."""
+    """The hint taken, or, once there is none left, the commands that show more."""
     if tier is not None:
         return hint(exercise, tier)
+    shows = solution or f"`yaie solution {exercise.id}`"
     return (
-        f"That was the last one; {solution or f'yaie solution {exercise.id}'} shows the reference."
+        f"That was the last hint: {shows} shows the reference, `yaie hint {exercise.id} --all` all "
+        "hints."
     )
 
 
@@ -98,5 +100,5 @@ def whose(exercise: Exercise, what: str, *words: str) -> str:
 def rest(some_are_mine: bool) -> str:
     """The last line of an engine's report, about all the exercises that it did not name."""
     if some_are_mine:
-        return "Everything else: the reference."
-    return "The engine runs on the reference: none of its parts is yours yet."
+        return "Everything else: the course's own code."
+    return "The engine runs the course's own code, none of yours yet."
