@@ -109,6 +109,7 @@ def server(folder):
         finally:
             process.terminate()
             process.wait(timeout=30)
+    assert "websocket_ping" not in (folder / "server.log").read_text()  # learners see this log
 
 
 @pytest.fixture

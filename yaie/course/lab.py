@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import getpass
+import logging
 import os
 import secrets
 import shlex
@@ -29,6 +30,21 @@ ROOT = Path(__file__).resolve().parents[2]
 LAB_EXTENSIONS = ROOT / "yaie" / "course" / "labextensions"
 FIRST = "notebooks/00_start_here.ipynb"
 STARTUP_SECONDS = 60
+
+
+class NoPings(logging.Filter):
+    """Leaves out tornado's warning that a ping may take longer than the time between two pings:
+    jupyter_server gives it milliseconds for seconds, and does all the pinging itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is another one."""
+        return "websocket_ping_timeout" not in record.getMessage()
+
+
+LOGGING = {
+    "filters": {"no_pings": {"()": "yaie.course.lab.NoPings"}},
+    "loggers": {"tornado.general": {"filters": ["no_pings"]}},
+}
 
 
 def free_port(first: int) -> int:
@@ -60,6 +76,7 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         f"--ServerApp.terminado_settings=shell_command={shlex.quote(shell())}",
         f"--LabServerApp.extra_labextensions_path={LAB_EXTENSIONS}",
         "--ContentsManager.pre_save_hook=yaie.course.lab.without_version",
+        f"--ServerApp.logging_config={LOGGING}",
     ]
     if os.geteuid() == 0:
         arguments.append("--ServerApp.allow_root=True")
