@@ -31,5 +31,8 @@ def requests_that_fit(
         num_blocks, block_size: the pool; `block_size` in tokens.
         prompt, output: tokens of each request, at least 1.
         shared: at most `prompt`.
+
+    Returns:
+        Their number; 0 if the pool is too small for one, or for what is shared.
     """
     raise NotImplementedError("Exercise 28.3: How many requests the memory holds")

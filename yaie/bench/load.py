@@ -156,6 +156,9 @@ def requests_that_fit(
         num_blocks, block_size: the pool; `block_size` in tokens.
         prompt, output: tokens of each request, at least 1.
         shared: at most `prompt`.
+
+    Returns:
+        Their number; 0 if the pool is too small for one, or for what is shared.
     """
     common = min(shared, prompt - 1) // block_size
     own = blocks_needed(prompt + output - 1, block_size) - common
