@@ -12,6 +12,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+# jsonschema, which nbformat imports, would build parsers of foreign addresses: 2 s per process.
+sys.modules.setdefault("rfc3987_syntax", None)
 # What tests expect is what a CPU computes, in float32; those that want a GPU name it.
 os.environ.setdefault("YAIE_DEVICE", "cpu")
 
@@ -70,6 +72,15 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "120")
     build.write_stubs(tmp_path / "exercises")
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def warm_python() -> Iterator[None]:
+    """Processes that these tests start have torch; `warm.py` says what else differs."""
+    from yaie.course.author.warm import warm
+
+    with warm():
+        yield
 
 
 class ByModule(LoadScopeScheduling):

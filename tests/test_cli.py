@@ -74,6 +74,7 @@ def test_a_start_imports_only_what_it_needs(code, heavy):
     assert done.stderr == "[]\n" and done.returncode == 0
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_an_error_is_one_line_and_debug_shows_where(tmp_path):
     done = run("chat", "no-such-model", YAIE_CACHE=str(tmp_path))
     assert done.returncode == 1

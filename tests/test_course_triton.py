@@ -28,7 +28,7 @@ from yaie.ops.triton import norm  # noqa: E402
 needs_interpreter = pytest.mark.skipif(not can_watch(), reason="kernels are compiled here")
 
 
-pytestmark = pytest.mark.usefixtures("folders")
+pytestmark = pytest.mark.usefixtures("folders", "warm_python")
 
 
 @needs_interpreter

@@ -165,6 +165,7 @@ for ids in sys.argv[1:]:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton")
+@pytest.mark.usefixtures("warm_python")
 def test_with_a_gpu_and_nothing_solved_a_cell_says_so_and_times_the_references(folders) -> None:
     """What the `%%gpu` cells of notebooks 11, 12 and 20 start, up to the clock, which needs one."""
     timed = {

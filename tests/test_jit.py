@@ -30,6 +30,7 @@ from yaie.emulator import launch
 from yaie.emulator.build import build_runtime, compiler
 from yaie.emulator.signature import find_launchers
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 SETUP = run_path(str(nvcc.CSRC / "setup.py"))  # what builds ahead of time
 SOURCE = """#include <cuda_runtime.h>
 #ifndef FACTOR

@@ -14,6 +14,7 @@ from yaie.bench import info
 from yaie.build import ahead, jit, nvcc
 from yaie.ops import registry
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 SETUP = jit.CSRC / "setup.py"
 
 

@@ -28,6 +28,7 @@ from yaie.model.config import ModelConfig
 from yaie.model.shards import Shard, heads_of, piece_of
 from yaie.model.weights import load_model
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 PROMPTS = [[5, 6, 7], [9] * 40, [5, 6, 7, 8, 200], [300], list(range(3, 90))]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")

@@ -20,6 +20,8 @@ from yaie.engine import ranks as module
 from yaie.engine.ranks import RankFailed, Ranks, _watch, before_leaving
 from yaie.engine.sending import accept, launched_ranks, limit
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 @pytest.fixture(scope="module")
 def pair():

@@ -43,7 +43,7 @@ from yaie.ops.triton import flash, norm, paged, runtime  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
 INF = float("inf")
-pytestmark = [pytest.mark.usefixtures("poison"), *([pytest.mark.gpu] if GPU else [])]
+pytestmark = [pytest.mark.usefixtures("poison", "warm_python"), *([pytest.mark.gpu] if GPU else [])]
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -16,6 +16,7 @@ from tiny import make_tiny_model
 from yaie.model.manifest import DamagedModel, check, verify, write_manifest
 from yaie.model.weights import check_weights, load_model
 
+pytestmark = pytest.mark.usefixtures("warm_python")
 Q_PROJ = "model.layers.1.self_attn.q_proj.weight"
 
 

@@ -18,16 +18,20 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from yaie.course.author import minutes, objectives
 from yaie.course.author.build import unsolved
+from yaie.course.author.warm import warm
 from yaie.course.core.gpu_cells import FIRST_LINE
 from yaie.course.core.paths import NOTEBOOKS, ROOT
 
 TEXTS = ROOT / "build" / "notebooks"
 SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
-
+# jsonschema, which nbformat imports, would build parsers of foreign addresses: 2 s per process.
+sys.modules.setdefault("rfc3987_syntax", None)
+KERNELS_HAVE = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "torch")
 CELL_SECONDS = 120
 LARGEST_BYTES = 1024 * 1024
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -241,8 +245,18 @@ def test(names: list[str], pytest_args: list[str]) -> int:
         return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
+# This module is also a pytest plugin, see `test`.
+
+
+def pytest_configure(config) -> None:
+    """Kernels are forked from a process that has imported what takes them longest."""
+    stack = ExitStack()
+    stack.enter_context(warm("jupyter_client.launcher.Popen", KERNELS_HAVE))
+    config.add_cleanup(stack.close)
+
+
 def pytest_collection_modifyitems(items) -> None:
-    """This module is also a pytest plugin (see `test`): cells tagged `gpu` need a GPU."""
+    """Cells tagged `gpu` need a GPU."""
     import pytest
 
     for item in items:

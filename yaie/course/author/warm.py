@@ -1,0 +1,177 @@
+"""Python processes that have torch from the beginning, for tests: forked from one that imported it.
+
+In `with warm():` what `subprocess` starts as `python -c`, `python -m` or `python script.py` has its
+own arguments, environment, folder, open files and exit status, as without, but torch is imported
+already, and has read the environment of the process that it was forked from.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from unittest import mock
+
+Popen = subprocess.Popen
+ADOPT = 36  # PR_SET_CHILD_SUBREAPER: processes that lose their parent become this one's children
+MOST_BYTES, MOST_FILES, HIGH = 1 << 17, 32, 500
+
+
+class Parent:
+    """The process that has imported `modules` and is forked."""
+
+    def __init__(self, *modules: str) -> None:
+        self._lock = threading.Lock()
+        self._pipe, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = Popen(
+            [sys.executable, __file__, str(theirs.fileno()), *modules], pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """Hang up, and wait for it."""
+        self._pipe.close()
+        self._process.wait()
+
+    def fork(self, ends: list[int], **asked: object) -> int:
+        """The process id of a new child of this process."""
+        with self._lock:
+            socket.send_fds(self._pipe, [json.dumps(asked).encode()], ends)
+            return int(self._pipe.recv(MOST_BYTES))
+
+
+@cache
+def parent(*modules: str) -> Parent | None:
+    """None where the system does not give a child's children to this process."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    return Parent(*modules) if prctl and prctl(ADOPT, 1, 0, 0, 0) == 0 else None
+
+
+class Forked(Popen):
+    """As `subprocess.Popen`, which it is for all but a Python without options."""
+
+    modules: tuple[str, ...]
+
+    def _execute_child(
+        self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest
+    ) -> None:
+        _, _, shell, read, _, _, write, _, error, _, *owner, session = rest[:15]
+        group = rest[15] if len(rest) > 15 else -1
+        words = [] if isinstance(args, str) or shell else [str(word) for word in args]
+        if (
+            words[:1] != [sys.executable]
+            or (words[1][:1] == "-" and words[1] not in ("-c", "-m"))
+            or any((executable, preexec_fn, *owner[:3]))
+            or (forks := parent(*self.modules)) is None
+        ):  # fmt: skip
+            given = args, executable, preexec_fn, close_fds, pass_fds, cwd, env
+            return super()._execute_child(*given, *rest)
+        ends = [number if end == -1 else end for number, end in enumerate((read, write, error))]
+        known = {os.fsdecode(k): os.fsdecode(v) for k, v in (env or os.environ).items()}
+        self.pid = forks.fork(
+            [*ends, *pass_fds], words=words[1:], files=[0, 1, 2, *pass_fds], environment=known,
+            folder=str(cwd or os.getcwd()), session=session, group=group,
+        )  # fmt: skip
+        self._child_created = True
+        self._close_pipe_fds(*rest[3:9])
+
+
+@contextmanager
+def warm(place: str = "subprocess.Popen", modules: tuple[str, ...] = ("torch",)) -> Iterator[None]:
+    """What `place` starts in this block has `modules`."""
+    with mock.patch(place, type("Popen", (Forked,), {"modules": modules})):
+        yield
+
+
+# ------------------------------------------------------------------------- in the forked process
+
+
+def serve(pipe: socket.socket) -> dict:
+    """Fork for each message; returns in the new process, with what it is asked to do."""
+    while True:
+        message, files, *_ = socket.recv_fds(pipe, MOST_BYTES, MOST_FILES)
+        if not message:
+            os._exit(0)
+        told, tell = os.pipe()
+        if between := os.fork():
+            os.waitpid(between, 0)  # from now on the new process is the first one's child
+            pipe.send(os.read(told, MOST_BYTES))
+            for file in (told, tell, *files):
+                os.close(file)
+            continue
+        between = os.getpid()
+        if child := os.fork():
+            os.write(tell, b"%d" % child)
+            os._exit(0)
+        while os.getppid() == between:
+            time.sleep(0.001)
+        pipe.close()
+        asked = json.loads(message)
+        high = [fcntl.fcntl(file, fcntl.F_DUPFD, HIGH) for file in files]
+        for file in (told, tell, *files):
+            os.close(file)
+        for file, number in zip(high, asked["files"], strict=True):
+            os.dup2(file, number)
+            os.close(file)
+        return asked
+
+
+def begin(asked: dict, path: list[str]) -> None:
+    """Be as a process that was just started."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    if asked["session"]:
+        os.setsid()
+    if asked["group"] >= 0:
+        os.setpgid(0, asked["group"])
+    added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [*filter(None, added), *path]
+
+
+def execute(first: str, *rest: str) -> None:
+    """What Python does with its arguments."""
+    if first == "-c":
+        sys.argv, main = ["-c", *rest[1:]], ModuleType("__main__")
+        sys.path.insert(0, "")
+        sys.modules["__main__"] = main
+        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+    elif first == "-m":
+        sys.argv = [*rest]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [first, *rest]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    handle, *modules = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ours = {os.path.dirname(os.path.abspath(__file__)), ""}
+    others = ours | {*os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    sys.path[:] = [folder for folder in sys.path if folder not in ours]
+    for name in modules:
+        importlib.import_module(name)
+    gc.freeze()
+    asked = serve(socket.socket(fileno=int(handle)))
+    begin(asked, [folder for folder in sys.path if folder not in others])
+    execute(*asked["words"])
