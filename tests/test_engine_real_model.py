@@ -1,8 +1,10 @@
 """Greedy tokens of the real model equal those of transformers' `generate`, in float32.
 
-transformers answers each prompt once a session. Then the engine does, for a set of combinations
-in which every block size meets chunked prefill on and off, every kind of pool and of company
-occurs, and prefix hits and preemptions are asserted. YAIE_ALL_COMBINATIONS=1 runs them all.
+What transformers answers to each prompt is kept in `real_answers.json`, which this module writes if
+it is run by itself; two prompts are asked again, and all of them with YAIE_ALL_COMBINATIONS=1. The
+engine answers for a set of combinations in which every block size meets chunked prefill on and off,
+every kind of pool and of company occurs, and prefix hits and preemptions are asserted.
+YAIE_ALL_COMBINATIONS=1 runs them all.
 
 A token could only differ by rounding if two logits were nearly equal. The prompts are chosen so
 that the best two never are, which `test_margins_are_safe` proves: the smallest gap is above 0.004,
@@ -11,10 +13,12 @@ and rounding moves these logits by some 0.0001.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +28,7 @@ from prompts import PROMPTS
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingParams
+from yaie.model.pull import pull
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 
@@ -32,6 +37,8 @@ pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 NUM_TOKENS = 16
 GREEDY = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS)
 MARGIN = 1e-3
+KEPT = Path(__file__).with_name("real_answers.json")
+ALL = os.environ.get("YAIE_ALL_COMBINATIONS") == "1"
 
 
 @dataclass
@@ -55,14 +62,23 @@ def model(real_model):
 
 @pytest.fixture(scope="module")
 def oracle(real_model):
+    return load_oracle(real_model)
+
+
+def load_oracle(folder: Path):
     transformers = pytest.importorskip("transformers")
     return transformers.AutoModelForCausalLM.from_pretrained(
-        real_model, dtype=torch.float32, local_files_only=True
+        folder, dtype=torch.float32, local_files_only=True
     ).eval()
 
 
 @pytest.fixture(scope="module")
-def answers(oracle, tokenizer) -> dict[str, Answer]:
+def answers(tokenizer) -> dict[str, Answer]:
+    kept = json.loads(KEPT.read_text())
+    return {name: Answer(ids, **kept[name]) for name, ids in encoded(tokenizer).items()}
+
+
+def encoded(tokenizer: Tokenizer) -> dict[str, list[int]]:
     prompts = {
         name: tokenizer.encode(prompt)
         if isinstance(prompt, str)
@@ -71,6 +87,11 @@ def answers(oracle, tokenizer) -> dict[str, Answer]:
     }
     assert len(prompts) >= 24
     assert max(map(len, prompts.values())) > 1000
+    return prompts
+
+
+def ask(oracle, prompts: dict[str, list[int]]) -> dict[str, Answer]:
+    """What transformers answers, to prompts of similar length together."""
     groups: list[list[str]] = []  # of similar length, since `generate` pads to the longest
     for name in sorted(prompts, key=lambda name: len(prompts[name])):
         if groups and len(prompts[name]) <= 2 * len(prompts[groups[-1][0]]) + 8:
@@ -118,6 +139,13 @@ def check(answer: Answer, got: list[int], name: str) -> None:
     )
 
 
+def test_transformers_still_says_so(oracle, answers):
+    names = list(answers) if ALL else ["chat in turns", "joined emoji"]
+    for name, answer in ask(oracle, {name: answers[name].prompt for name in names}).items():
+        check(answers[name], answer.tokens, name)
+        assert answer.gaps == pytest.approx(answers[name].gaps, abs=MARGIN), name
+
+
 def test_margins_are_safe(answers):
     gap, name = min((min(answer.gaps), name) for name, answer in answers.items())
     assert gap > MARGIN, f"{name!r} has two logits {gap} apart: choose another prompt"
@@ -155,7 +183,7 @@ EVERY = [
     for size, chunked, caching, tight, alone in product([1, 4, 16], *[[True, False]] * 4)
     if not (tight and alone)  # one request is never preempted
 ]
-CASES = EVERY if os.environ.get("YAIE_ALL_COMBINATIONS") == "1" else COVERING
+CASES = EVERY if ALL else COVERING
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -235,3 +263,14 @@ def test_rotary_tables_are_transformers(model, oracle):
         assert ours.dtype == torch.float32
         assert torch.equal(theirs[:, :half], theirs[:, half:])
         assert torch.equal(ours, theirs[:, :half])
+
+
+if __name__ == "__main__":
+    folder = pull(progress=False)
+    found = ask(load_oracle(folder), encoded(Tokenizer(folder)))
+    rows = [
+        json.dumps({"tokens": one.tokens, "gaps": [round(gap, 4) for gap in one.gaps]})
+        for one in found.values()
+    ]
+    lines = [f"{json.dumps(name)}: {row}" for name, row in zip(found, rows, strict=True)]
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
