@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
@@ -307,10 +308,9 @@ CHECKED = {
 
 def schema_errors(path: Path, *schema: str) -> str:
     """What is wrong with a file by a schema; empty if nothing is."""
-    pytest.importorskip("check_jsonschema")
-    command = [sys.executable, "-m", "check_jsonschema", *schema, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout + done.stderr if done.returncode else ""
+    command = pytest.importorskip("check_jsonschema").main
+    done = CliRunner().invoke(command, [*schema, str(path)])
+    return done.output if done.exit_code else ""
 
 
 @pytest.mark.parametrize("path", CHECKED, ids=[path.name for path in CHECKED])

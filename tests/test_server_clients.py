@@ -326,6 +326,7 @@ def test_who_reads_nothing_delays_only_its_own_answer(running, http, version, lo
         wait_until(lambda: running.worker.num_requests == 8)
         wait_until(lambda: not running.worker.num_requests)
         assert http.get("/health").status_code == 200
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         answer = connection.makefile("rb").read()
     assert (b"Transfer-Encoding: chunked" in answer) == (version == b"1.1")
     events = [json.loads(event) for event in re.findall(rb"data: (\{.*\})\n", answer)]
