@@ -115,7 +115,7 @@ def test_reset_restores_keeps_copies_and_knows_the_hints_taken(folders: Path) ->
     assert sorted(p.read_text() for p in copies.iterdir()) == sorted([WRONG, "mine"])
     assert "kept as" not in yaie("reset", "00.1")
     path.unlink()
-    assert "taken 1 of its 3 hints; `yaie hint 00.1 --all`" in yaie("reset", "00.1")
+    assert "taken 1 of its 3 hints; `yaie hint 00.1 --tier 1`" in yaie("reset", "00.1")
     assert path.read_text() == render.stub(FIRST)
     assert "Hint 2 of 3" in yaie("hint", "00.1")
 

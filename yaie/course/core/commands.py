@@ -101,7 +101,7 @@ def reset(exercise_id: Id) -> None:
     path.write_text(text, encoding="utf-8")
     typer.echo(f"{exercise.shown} is as it was at the start.")
     if taken := progress.hints_taken(exercise):
-        again = f"`yaie hint {exercise.id} --all` shows all of them"
+        again = f"`yaie hint {exercise.id} --tier 1` shows the first again"
         typer.echo(f"You have taken {taken} of its {len(exercise.hints)} hints; {again}.")
     _say_folder()
 
