@@ -24,8 +24,8 @@ class Place:
     @property
     def header(self) -> str:
         """The name of the file if it is a header, else ""."""
-        path = Path(self.file)
-        return path.name if path.suffix in HEADERS else ""
+        name = self.file.rpartition("/")[2]
+        return name if name.endswith(HEADERS) else ""
 
     def __str__(self) -> str:
         if not self.line:

@@ -257,11 +257,11 @@ class Versions:
         """As a learner's file is; a kernel is compiled when it is observed."""
         from yaie.course.core.exercise import Broken, load
 
-        if self.exercise.is_cuda:
-            return self.path(entry)
         if entry.name not in self._loaded:
+            path = self.path(entry)
             try:
-                self._loaded[entry.name] = load(self.exercise, self.path(entry))
+                is_cuda = self.exercise.is_cuda
+                self._loaded[entry.name] = path if is_cuda else load(self.exercise, path)
             except Broken as broken:
                 raise BadMistake(f"{self.exercise.id} {entry.name}: {broken}") from None
         return self._loaded[entry.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -179,6 +180,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
             lies |= {base + place * 8: (name, row, chunk) for chunk, place in enumerate(found)}
         base += chunks[name][0] * chunks[name][1] * 8
     steps: list[list[Asked]] = []
+    counts: Counter[tuple[int, str, str]] = Counter()  # what a lane has loaded in a step of a tile
     done: dict[int, int] = {}  # steps begun by each lane
     for what, lane, place in (line.split() for line in told.getvalue().splitlines()):
         if what == "step":
@@ -186,9 +188,9 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
             steps += [[] for _ in range(done[int(lane)] + 1 - len(steps))]
             continue
         tile, row, chunk = lies.get(int(place), ("", 0, 0))
-        mine = steps[done[int(lane)]]
-        number = sum(x.lane == int(lane) and x.tile == tile for x in mine)
-        mine.append(Asked(tile, row, chunk, int(lane), number))
+        step = done[int(lane)]
+        steps[step].append(Asked(tile, row, chunk, int(lane), counts[step, lane, tile]))
+        counts[step, lane, tile] += 1
     return [sorted(step, key=lambda x: x.lane) for step in steps[:2]]
 
 
