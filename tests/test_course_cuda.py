@@ -22,7 +22,7 @@ FIRST = find("14.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
 
 
-pytestmark = pytest.mark.usefixtures("folders")
+pytestmark = pytest.mark.usefixtures("folders", "warm_python")
 
 
 def verdict(old: str, new: str) -> Verdict:

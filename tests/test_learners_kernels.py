@@ -16,6 +16,7 @@ from yaie.engine.llm import LLM
 from yaie.ops.interpreter import interpreted
 from yaie.ops.registry import register, resolve
 
+pytestmark = pytest.mark.usefixtures("warm_python")  # an exercise is judged in another process
 OF_OPERATORS = [e.id for e in exercises() if e.operator]
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 8, 1], [40]]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True)
