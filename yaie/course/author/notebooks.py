@@ -31,7 +31,7 @@ TEXTS = ROOT / "build" / "notebooks"
 SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
 # jsonschema, which nbformat imports, would build parsers of foreign addresses: 2 s per process.
 sys.modules.setdefault("rfc3987_syntax", None)
-KERNELS_HAVE = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "torch")
+KERNELS_HAVE = ("IPython", "torch")  # ipykernel and matplotlib read the environment when imported
 CELL_SECONDS = 120
 LARGEST_BYTES = 1024 * 1024
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

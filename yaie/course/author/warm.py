@@ -111,18 +111,23 @@ def serve(pipe: socket.socket) -> dict:
         told, tell = os.pipe()
         if between := os.fork():
             os.waitpid(between, 0)  # from now on the new process is the first one's child
+            os.close(tell)
             pipe.send(os.read(told, MOST_BYTES))
-            for file in (told, tell, *files):
+            for file in (told, *files):
                 os.close(file)
             continue
         between = os.getpid()
-        if child := os.fork():
-            os.write(tell, b"%d" % child)
+        if os.fork():
             os._exit(0)
         while os.getppid() == between:
             time.sleep(0.001)
         pipe.close()
         asked = json.loads(message)
+        if asked["session"]:
+            os.setsid()
+        if asked["group"] >= 0:
+            os.setpgid(0, asked["group"])
+        os.write(tell, b"%d" % os.getpid())
         high = [fcntl.fcntl(file, fcntl.F_DUPFD, HIGH) for file in files]
         for file in (told, tell, *files):
             os.close(file)
@@ -138,10 +143,6 @@ def begin(asked: dict, path: list[str]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
-    if asked["session"]:
-        os.setsid()
-    if asked["group"] >= 0:
-        os.setpgid(0, asked["group"])
     added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [*filter(None, added), *path]
 
