@@ -71,6 +71,46 @@ def test_ranks_that_run_ahead_of_each_other(device):
     assert device != "cpu" or module.report.clean, module.report
 
 
+def normed(x: torch.Tensor, memory: torch.Tensor, times: int = 1, checked: bool = False):
+    """x `[ranks, rows, size]`: what all ranks hold after all_reduce_add_rms_norm, and what the
+    kernel of add_rms_norm makes of the sum."""
+    (ranks, rows, size), suffix = x.shape, SUFFIXES[x.dtype]
+    residual = drawn(rows, size, x.dtype).to(x.device)
+    weight = drawn(1, size, x.dtype)[0].to(x.device)
+    total = summed(x.cpu().flatten(1), 1)[0].view(rows, size).to(x.device)
+    wanted = torch.full((2, rows, size), torch.nan, dtype=x.dtype, device=x.device)
+    norm, peers = jit.load("norm/rms_norm.cu"), jit.load(FILE, checked=checked)
+    launch = getattr(norm, f"add_rms_norm_{suffix}")
+    launch(total, residual, weight, *wanted, rows, size, 1e-5)
+    got = torch.full((2, *x.shape), torch.nan, dtype=x.dtype, device=x.device)
+    launch = getattr(peers, f"norm_in_one_grid_{suffix}")
+    launch(x, residual, weight, *got, memory, rows, size, ranks, times, 1e-5)
+    assert not checked or peers.report.clean, peers.report
+    return got, wanted
+
+
+@each_device
+@each_dtype(DTYPES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_a_sum_is_normalized_with_the_bits_of_the_norm(ranks, dtype, device):
+    """Rows of one warp and of several, with one chunk per thread and with two; more rows than
+    thread blocks; and all-reduces that follow each other over the same memory."""
+    memory = memory_of(ranks, device)
+    longest = 4096 if ranks < 8 else 2048  # the emulator runs 8,192 threads together
+    for rows, size, times in ((1, 8, 1), (9, 264, 3), (2, 1160, 1), (1, longest, 2)):
+        x = drawn(ranks, rows * size, dtype).view(ranks, rows, size).to(device)
+        got, wanted = normed(x, memory, times, device == "cpu")
+        assert got.eq(wanted.unsqueeze(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "said"), [(1, 6, "Misaligned"), (1, 4100, "Invalid"), (99, 4096, "Invalid")]
+)
+def test_what_is_not_normalized(rows, size, said):
+    with pytest.raises(jit.KernelError, match=f"cudaError{said}"):
+        normed(torch.zeros(1, rows, size), memory_of(1))
+
+
 def test_same_bits_in_any_order():
     module, x = jit.load(FILE), drawn(2, 4096)
     got = same_in_each_order(lambda: (run(module, x, memory_of(2), times=2),))
@@ -91,7 +131,7 @@ def test_the_numbers_of_launches_wrap():
     [
         ("int set = launch % 2,", "int set = 0,"),
         ("st.release.sys.global.u32", "st.global.u32"),
-        ("        __syncthreads();\n        for (int i = first", "        for (int i = first"),
+        ("            __syncthreads();\n        }\n        uint4", "        }\n        uint4"),
     ],
     ids=["one set of parts", "a flag without release", "only one thread waits"],
 )

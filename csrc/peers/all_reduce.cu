@@ -4,10 +4,15 @@
 //           emulator, and one GPU, run all ranks in one grid: all_reduce_in_one_grid.
 // Computes  x = the sum of all ranks' x, in float32, rank 0's first, rounded once: every rank gets
 //           the same bits. All ranks launch it together, with the same count.
-// Shapes    x [count]: float32, float16 or bfloat16; whole chunks of 16 bytes, at most MOST_BYTES
-// Owns      each thread: every n-th chunk of 16 bytes, with n threads in the grid. It sends these
-//           chunks, and adds up the chunks of the other ranks at the same positions.
-// Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x
+//           all_reduce_add_rms_norm then sets total = the sum + residual and out = the RMSNorm of
+//           total, with the bits of add_rms_norm in norm/rms_norm.cu; x is only read.
+// Shapes    x [count], or x, residual, out and total [rows, size] and weight [size]: float32, float16
+//           or bfloat16; whole chunks of 16 bytes, x of at most MOST_BYTES, a row of at most 16 KiB
+// Owns      each thread block: rows, of `size` or of a chunk per thread. Each thread: chunks of
+//           16 bytes of them. It sends these chunks, and adds up those of the other ranks at the
+//           same positions.
+// Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x, with a norm
+//           3 more and the weight
 // Oracle    sums in the same order, equal in every bit, in tests/test_peers.py
 // Idea      a ring all-reduce takes 2 × (ranks - 1) messages one after the other. For a small x
 //           latency dominates, so each rank sends all of it to all others, in one message.
@@ -24,6 +29,7 @@
 constexpr int THREADS = 512, BLOCKS = 32;
 constexpr int MOST_RANKS = 8;
 constexpr int MOST_BYTES = 1048576;  // of x
+constexpr int MOST_CHUNKS = 1024;    // of a row that is normalized
 constexpr int POLLS = 1024;          // of a flag, between two looks at `stop`
 
 // One rank's memory, into which its peers write. All bytes are 0 at first.
@@ -56,39 +62,98 @@ static __device__ void wait_for(const unsigned* flag, unsigned launch, const uns
     }
 }
 
+// The sum over the threads of a thread block, which all call it, as in norm/rms_norm.cu.
+static __device__ float row_sum(float value) {
+    __shared__ float per_warp[THREADS / WARP];
+    value = warp_sum(value);
+    if (blockDim.x == WARP) return value;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (lane == 0) per_warp[warp] = value;
+    __syncthreads();
+    return warp_sum(lane < blockDim.x / WARP ? per_warp[lane] : 0.0f);
+}
+
+// What becomes of a row of the sum. It replaces x. With a weight it is added to `residual` instead,
+// rounded, and normalized, see norm/rms_norm.cu.
 template <typename T>
-static __device__ void all_reduce(T* x, const Memories& memories, int count, int rank, int ranks) {
+struct Norm {
+    const T *residual, *weight;
+    T *out, *total;
+    float eps;
+};
+
+// x consists of rows of `size`; the last may be shorter if they are not normalized. A thread has up
+// to VECS chunks of a row. There are at most MOST ranks.
+template <int MOST, int VECS, typename T>
+static __device__ void all_reduce(T* x, const Norm<T>& norm, const Memories& memories, int count,
+                                  int size, int rank, int ranks) {
+    constexpr int SIZE = Vec<T>::SIZE;
     Memory* own = memories.of[rank];
     unsigned launch = own->launches[blockIdx.x] + 1;
-    int set = launch % 2, begin = blockIdx.x * blockDim.x * Vec<T>::SIZE;
-    int first = begin + threadIdx.x * Vec<T>::SIZE, step = gridDim.x * blockDim.x * Vec<T>::SIZE;
+    int set = launch % 2, begin = blockIdx.x * size, rows = gridDim.x * size;  // apart
+    int first = threadIdx.x * SIZE, step = blockDim.x * SIZE;
 
-    if (begin < count) {
-        for (int i = first; i < count; i += step) {
-            Vec<T> mine = load16(x + i);
+    for (int row = begin; row < count; row += rows) {
+        int end = min(row + size, count);
+        Vec<T> mine[VECS];
+        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step)
+            mine[v] = load16(x + i);
+        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
             for (int k = 1; k < ranks; ++k) {  // each rank begins with a different peer
                 Memory* peer = memories.of[(rank + k) % ranks];
-                store16(reinterpret_cast<T*>(peer->parts[set][rank]) + i, mine);
+                store16(reinterpret_cast<T*>(peer->parts[set][rank]) + i, mine[v]);
             }
         }
-        __syncthreads();
-        int other = threadIdx.x;
-        if (other < ranks && other != rank) {
-            store_release(&memories.of[other]->flags[blockIdx.x][rank], launch);
-            wait_for(&own->flags[blockIdx.x][other], launch, &own->stop);
+    }
+    for (int row = begin; row < count; row += rows) {
+        int end = min(row + size, count);
+        Vec<T> sums[VECS], residuals[VECS], weights[VECS];
+        for (int v = 0, i = row + first; norm.weight && v < VECS && i < end; ++v, i += step) {
+            residuals[v] = load16(norm.residual + i);  // while the parts travel
+            weights[v] = load16(norm.weight + i - row);
         }
-        __syncthreads();
-        for (int i = first; i < count; i += step) {
-            float sums[Vec<T>::SIZE] = {};
-            for (int r = 0; r < ranks; ++r) {
-                const T* from = reinterpret_cast<const T*>(own->parts[set][r]);
-                Vec<T> part = load16((r == rank ? x : from) + i);
-                for (int k = 0; k < Vec<T>::SIZE; ++k) sums[k] += to_float(part[k]);
+        if (row == begin) {
+            __syncthreads();
+            int other = threadIdx.x;
+            if (other < ranks && other != rank) {
+                store_release(&memories.of[other]->flags[blockIdx.x][rank], launch);
+                wait_for(&own->flags[blockIdx.x][other], launch, &own->stop);
             }
-            Vec<T> out;
-            for (int k = 0; k < Vec<T>::SIZE; ++k) out[k] = from_float<T>(sums[k]);
-            store16(x + i, out);
+            __syncthreads();
         }
+        uint4 parts[VECS][MOST];  // loaded together
+        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
+#pragma unroll
+            for (int r = 0; r < MOST; ++r) {
+                const T* from = r == rank ? x : reinterpret_cast<const T*>(own->parts[set][r]);
+                if (r < ranks) parts[v][r] = *reinterpret_cast<const uint4*>(from + i);
+            }
+        }
+        float squares = 0.0f;
+        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
+            float sum[SIZE] = {};
+#pragma unroll
+            for (int r = 0; r < MOST; ++r) {
+                if (r >= ranks) break;
+                Vec<T> part = reinterpret_cast<const Vec<T>&>(parts[v][r]);
+                for (int k = 0; k < SIZE; ++k) sum[k] += to_float(part[k]);
+            }
+            for (int k = 0; k < SIZE; ++k) {
+                sums[v][k] = from_float<T>(sum[k]);
+                if (!norm.weight) continue;
+                sums[v][k] = from_float<T>(to_float(sums[v][k]) + to_float(residuals[v][k]));
+                squares += to_float(sums[v][k]) * to_float(sums[v][k]);
+            }
+            store16((norm.weight ? norm.total : x) + i, sums[v]);
+        }
+        if (!norm.weight) continue;
+        float scale = rsqrtf(row_sum(squares) / size + norm.eps);
+        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
+            for (int k = 0; k < SIZE; ++k)
+                sums[v][k] = from_float<T>(to_float(sums[v][k]) * scale * to_float(weights[v][k]));
+            store16(norm.out + i, sums[v]);
+        }
+        __syncthreads();  // wait until the sum is read: the next row's overwrites it
     }
     // A thread block without a chunk counts launches too, so that all use the same set.
     __syncthreads();
@@ -96,19 +161,23 @@ static __device__ void all_reduce(T* x, const Memories& memories, int count, int
     __syncthreads();
 }
 
-template <typename T>
+template <int MOST, int VECS, typename T>
 __global__ void __launch_bounds__(THREADS)
-    all_reduce_of_a_rank(T* x, const __grid_constant__ Memories memories, int count, int rank,
-                         int ranks) {
-    all_reduce(x, memories, count, rank, ranks);
+    all_reduce_of_a_rank(T* x, const Norm<T> norm, const __grid_constant__ Memories memories,
+                         int count, int size, int rank, int ranks) {
+    all_reduce<MOST, VECS>(x, norm, memories, count, size, rank, ranks);
 }
 
 // Every row of the grid is a rank. The thread blocks wait for each other, so all must be resident.
-template <typename T>
-__global__ void all_reduce_of_rows(T* x, const __grid_constant__ Memories memories, int count,
-                                   int ranks, int times) {
+template <int MOST, int VECS, typename T>
+__global__ void __launch_bounds__(THREADS)
+    all_reduce_of_rows(T* x, const Norm<T> norm, const __grid_constant__ Memories memories,
+                       int count, int size, int ranks, int times) {
+    size_t own = (size_t)blockIdx.y * count;
+    Norm<T> of_rank = norm;
+    if (norm.weight) of_rank.out += own, of_rank.total += own;
     for (int n = 0; n < times; ++n)
-        all_reduce(x + (size_t)blockIdx.y * count, memories, count, blockIdx.y, ranks);
+        all_reduce<MOST, VECS>(x + own, of_rank, memories, count, size, blockIdx.y, ranks);
 }
 
 // ---------------------------------------------------------------------------- memory of peers
@@ -189,27 +258,79 @@ static cudaError_t check(const T* x, int count) {
     return count < 0 || count > MOST_BYTES / (int)sizeof(T) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
+// The same of a sum that is normalized.
 template <typename T>
-static cudaError_t launch(T* x, int count, cudaStream_t stream) {
+static cudaError_t check(const T* x, const Norm<T>& norm, int rows, int size) {
+    if (size % Vec<T>::SIZE || !aligned16(norm.residual, norm.weight, norm.out, norm.total))
+        return cudaErrorMisalignedAddress;
+    if (rows < 0 || size < 1 || size > MOST_CHUNKS * Vec<T>::SIZE) return cudaErrorInvalidValue;
+    return check(x, rows > MOST_BYTES / size ? -1 : rows * size);
+}
+
+// As many threads per row as in norm/rms_norm.cu, so that both round alike.
+template <typename T>
+static int threads_of(int size) {
+    int vecs = size / Vec<T>::SIZE;
+    return ceil_div(vecs <= 128 ? vecs : ceil_div(vecs, 2), WARP) * WARP;
+}
+
+template <typename T>
+static cudaError_t launch(T* x, const Norm<T>& norm, int count, int size, int threads,
+                          cudaStream_t stream) {
     if (!num_ranks) return cudaErrorInvalidValue;
-    if (cudaError_t error = check(x, count)) return error;
     if (count == 0) return cudaSuccess;
-    all_reduce_of_a_rank<<<BLOCKS, THREADS, 0, stream>>>(x, mapped, count, own_rank, num_ranks);
+    bool two = num_ranks <= 2;
+    auto kernel = two ? all_reduce_of_a_rank<2, 1, T> : all_reduce_of_a_rank<MOST_RANKS, 1, T>;
+    if (norm.weight)
+        kernel = two ? all_reduce_of_a_rank<2, 2, T> : all_reduce_of_a_rank<MOST_RANKS, 2, T>;
+    kernel<<<BLOCKS, threads, 0, stream>>>(x, norm, mapped, count, size, own_rank, num_ranks);
     return cudaGetLastError();
 }
 
-// x [ranks, count]; `memory` holds one Memory per rank, all 0 at first. Computes `times` all-reduces.
 template <typename T>
-static cudaError_t launch_rows(T* x, unsigned char* memory, int count, int ranks, int times,
-                               cudaStream_t stream) {
-    if (ranks < 1 || ranks > MOST_RANKS) return cudaErrorInvalidValue;
+static cudaError_t launch(T* x, int count, cudaStream_t stream) {
     if (cudaError_t error = check(x, count)) return error;
+    return launch(x, Norm<T>{}, count, THREADS * Vec<T>::SIZE, THREADS, stream);
+}
+
+template <typename T>
+static cudaError_t launch(T* x, const Norm<T>& norm, int rows, int size, cudaStream_t stream) {
+    if (cudaError_t error = check(x, norm, rows, size)) return error;
+    return launch(x, norm, rows * size, size, threads_of<T>(size), stream);
+}
+
+// x, and out and total, of all ranks; `memory` holds one Memory per rank, all 0 at first. Computes
+// `times` all-reduces.
+template <typename T>
+static cudaError_t launch_rows(T* x, Norm<T> norm, unsigned char* memory, int count, int size,
+                               int threads, int ranks, int times, cudaStream_t stream) {
+    if (ranks < 1 || ranks > MOST_RANKS) return cudaErrorInvalidValue;
     if (count == 0) return cudaSuccess;
     Memories memories = {};
     for (int r = 0; r < ranks; ++r) memories.of[r] = reinterpret_cast<Memory*>(memory) + r;
-    void* arguments[] = {&x, &memories, &count, &ranks, &times};
-    return cudaLaunchCooperativeKernel((void*)all_reduce_of_rows<T>, dim3(4, ranks),
-                                       dim3(128), arguments, 0, stream);
+    bool two = ranks <= 2;
+    auto kernel = two ? all_reduce_of_rows<2, 1, T> : all_reduce_of_rows<MOST_RANKS, 1, T>;
+    if (norm.weight)
+        kernel = two ? all_reduce_of_rows<2, 2, T> : all_reduce_of_rows<MOST_RANKS, 2, T>;
+    void* arguments[] = {&x, &norm, &memories, &count, &size, &ranks, &times};
+    return cudaLaunchCooperativeKernel((void*)kernel, dim3(4, ranks), dim3(threads), arguments, 0,
+                                       stream);
+}
+
+template <typename T>
+static cudaError_t launch_rows(T* x, unsigned char* memory, int count, int ranks, int times,
+                               cudaStream_t stream) {
+    if (cudaError_t error = check(x, count)) return error;
+    return launch_rows(x, Norm<T>{}, memory, count, 128 * Vec<T>::SIZE, 128, ranks, times, stream);
+}
+
+// residual and weight are the same on all ranks.
+template <typename T>
+static cudaError_t launch_rows(T* x, const Norm<T>& norm, unsigned char* memory, int rows,
+                               int size, int ranks, int times, cudaStream_t stream) {
+    if (cudaError_t error = check(x, norm, rows, size)) return error;
+    return launch_rows(x, norm, memory, rows * size, size, threads_of<T>(size), ranks, times,
+                       stream);
 }
 
 extern "C" cudaError_t all_reduce_f32(float* x, int count, cudaStream_t stream) {
@@ -220,6 +341,29 @@ extern "C" cudaError_t all_reduce_f16(__half* x, int count, cudaStream_t stream)
 }
 extern "C" cudaError_t all_reduce_bf16(__nv_bfloat16* x, int count, cudaStream_t stream) {
     return launch(x, count, stream);
+}
+extern "C" cudaError_t all_reduce_add_rms_norm_f32(float* x, const float* residual,
+                                                   const float* weight, float* out, float* total,
+                                                   int rows, int size, float eps,
+                                                   cudaStream_t stream) {
+    Norm<float> norm{residual, weight, out, total, eps};
+    return launch(x, norm, rows, size, stream);
+}
+extern "C" cudaError_t all_reduce_add_rms_norm_f16(__half* x, const __half* residual,
+                                                   const __half* weight, __half* out,
+                                                   __half* total, int rows, int size, float eps,
+                                                   cudaStream_t stream) {
+    Norm<__half> norm{residual, weight, out, total, eps};
+    return launch(x, norm, rows, size, stream);
+}
+extern "C" cudaError_t all_reduce_add_rms_norm_bf16(__nv_bfloat16* x,
+                                                    const __nv_bfloat16* residual,
+                                                    const __nv_bfloat16* weight,
+                                                    __nv_bfloat16* out, __nv_bfloat16* total,
+                                                    int rows, int size, float eps,
+                                                    cudaStream_t stream) {
+    Norm<__nv_bfloat16> norm{residual, weight, out, total, eps};
+    return launch(x, norm, rows, size, stream);
 }
 extern "C" cudaError_t all_reduce_in_one_grid_f32(float* x, unsigned char* memory, int count,
                                                   int ranks, int times, cudaStream_t stream) {
@@ -233,4 +377,26 @@ extern "C" cudaError_t all_reduce_in_one_grid_bf16(__nv_bfloat16* x, unsigned ch
                                                    int count, int ranks, int times,
                                                    cudaStream_t stream) {
     return launch_rows(x, memory, count, ranks, times, stream);
+}
+extern "C" cudaError_t norm_in_one_grid_f32(float* x, const float* residual, const float* weight,
+                                            float* out, float* total, unsigned char* memory,
+                                            int rows, int size, int ranks, int times, float eps,
+                                            cudaStream_t stream) {
+    Norm<float> norm{residual, weight, out, total, eps};
+    return launch_rows(x, norm, memory, rows, size, ranks, times, stream);
+}
+extern "C" cudaError_t norm_in_one_grid_f16(__half* x, const __half* residual,
+                                            const __half* weight, __half* out, __half* total,
+                                            unsigned char* memory, int rows, int size, int ranks,
+                                            int times, float eps, cudaStream_t stream) {
+    Norm<__half> norm{residual, weight, out, total, eps};
+    return launch_rows(x, norm, memory, rows, size, ranks, times, stream);
+}
+extern "C" cudaError_t norm_in_one_grid_bf16(__nv_bfloat16* x, const __nv_bfloat16* residual,
+                                             const __nv_bfloat16* weight, __nv_bfloat16* out,
+                                             __nv_bfloat16* total, unsigned char* memory, int rows,
+                                             int size, int ranks, int times, float eps,
+                                             cudaStream_t stream) {
+    Norm<__nv_bfloat16> norm{residual, weight, out, total, eps};
+    return launch_rows(x, norm, memory, rows, size, ranks, times, stream);
 }

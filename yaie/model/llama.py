@@ -7,8 +7,8 @@ finds each sequence's keys and values through its block table.
 Query, key and value projections are one matrix, gate and up too: with few tokens in a batch a
 product costs the reading of its weights, and fewer, larger products read them at a better rate.
 
-Tensor parallelism leaves the forward pass as it is: a rank's model has fewer heads and a narrower
-MLP, and the layers whose results are summands add them up themselves (`yaie.model.parallel`).
+With tensor parallelism a rank's model has fewer heads and a narrower MLP. The results of attention
+and MLP are summands, which are added up where they are normalized (`yaie.model.parallel`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.nn.functional import embedding
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import Linear
-from yaie.model.parallel import RowParallel, VocabularyParallel
+from yaie.model.parallel import VocabularyParallel, all_reduce
 from yaie.model.shards import WHOLE, Shard, part
 from yaie.model.step import Step, multiplies
 from yaie.ops import operators
@@ -34,7 +34,7 @@ from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 from yaie.ops.kv import check_slots
 from yaie.ops.reference.rotary import rotary_tables
-from yaie.ops.registry import AUTO, choose
+from yaie.ops.registry import AUTO, changed, choose
 
 OPERATORS = (
     *("rms_norm", "add_rms_norm", "silu_and_mul", "rotary"),
@@ -76,9 +76,8 @@ class Llama(nn.Module):
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)
 
         self.embed = weight(config.vocab_size, config.hidden_size)
-        summing = Linear if shard.size == 1 else RowParallel
         layers = range(config.num_hidden_layers)
-        self.layers = nn.ModuleList(Layer(config, weight, summing) for _ in layers)
+        self.layers = nn.ModuleList(Layer(config, weight) for _ in layers)
         self.norm = weight(config.hidden_size)
         tied = config.tie_word_embeddings
         if shard.size == 1:
@@ -122,14 +121,21 @@ class Llama(nn.Module):
         normed = self._compute("rms_norm", total, self.layers[0].attention_norm, eps)
         for index, layer in enumerate(self.layers):
             out = self._attend(layer, normed, batch, key_pools[index], value_pools[index])
-            normed, total = self._compute("add_rms_norm", out, total, layer.mlp_norm, eps)
+            normed, total = self._add_norm(out, total, layer.mlp_norm, eps)
             out = layer.down(self._compute("silu_and_mul", layer.gate_up(normed)))
             if index + 1 < len(self.layers):
                 weight = self.layers[index + 1].attention_norm
             else:
                 weight, out, total = self.norm, out[batch.logit_rows], total[batch.logit_rows]
-            normed, total = self._compute("add_rms_norm", out, total, weight, eps)
+            normed, total = self._add_norm(out, total, weight, eps)
         return normed
+
+    def _add_norm(self, out: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """`add_rms_norm` of out, of which each rank has a summand if several share the model."""
+        if type(self.lm_head) is Linear:
+            return self._compute("add_rms_norm", out, *norm)
+        own = self.backends["add_rms_norm"] in (AUTO, "cuda") and "add_rms_norm" not in changed
+        return all_reduce(out, *norm[: 3 * own]) or self._compute("add_rms_norm", out, *norm)
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         if self.embedding is None:
@@ -245,11 +251,9 @@ class Llama(nn.Module):
 
 
 class Layer(nn.Module):
-    """The weights of one layer. `summing` multiplies where a rank's result is a summand."""
+    """The weights of one layer."""
 
-    def __init__(
-        self, config: ModelConfig, weight: Callable[..., nn.Parameter], summing: type[Linear]
-    ):
+    def __init__(self, config: ModelConfig, weight: Callable[..., nn.Parameter]):
         super().__init__()
         num_q, num_kv = config.num_attention_heads, config.num_key_value_heads
         hidden, inner = config.hidden_size, config.intermediate_size
@@ -257,10 +261,10 @@ class Layer(nn.Module):
         self.attention_norm = weight(hidden)
         qkv_bias = weight(qkv_rows) if config.qkv_bias else None
         self.qkv = Linear(weight(qkv_rows, hidden), qkv_bias)
-        self.output = summing(weight(hidden, num_q * config.head_dim))
+        self.output = Linear(weight(hidden, num_q * config.head_dim))
         self.mlp_norm = weight(hidden)
         self.gate_up = Linear(weight(2 * inner, hidden))
-        self.down = summing(weight(hidden, inner))
+        self.down = Linear(weight(hidden, inner))
 
 
 def scaled_rotary_tables(config: ModelConfig) -> tuple[torch.Tensor, torch.Tensor]:

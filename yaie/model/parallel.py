@@ -7,6 +7,7 @@ NCCL on GPUs. GPUs of one host add up small tensors in each other's memory inste
 from __future__ import annotations
 
 import os
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,20 +19,8 @@ from yaie.ops.registry import announce
 
 PEERS = "peers/all_reduce.cu"
 MOST_SENT = 1 << 20  # bytes that a rank sends its peers; NCCL is faster for more
+MOST_ROW = 1 << 14  # bytes of a row that their kernel normalizes
 _handles: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor | None] = WeakKeyDictionary()
-
-
-class RowParallel(Linear):
-    """A layer of which each rank has some inputs, and the rows of x that belong to them.
-
-    The results are summands. Their sum, which every rank gets, is the layer's result.
-    """
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """`[tokens, in / size]` -> `[tokens, out]`."""
-        out = super().forward(x)
-        all_reduce(out)
-        return out
 
 
 class VocabularyParallel(Linear):
@@ -44,18 +33,19 @@ class VocabularyParallel(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out * size]`."""
         out = super().forward(x)
-        if not len(out):
-            return out.new_empty(0, out.shape[1] * dist.get_world_size())
         parts = [torch.empty_like(out) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, out)
+        if len(out):
+            dist.all_gather(parts, out)
         return torch.cat(parts, dim=1)
 
 
-def all_reduce(x: torch.Tensor) -> None:
+def all_reduce(x: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Add up the x of all ranks, in place; the result has the same bits on every rank.
 
     A small tensor on a GPU is written into the memory of the other GPUs, if GPUs can access each
-    other's memory, which the first call finds out. Anything else is sent by NCCL or gloo.
+    other's memory, which the first call finds out. Anything else is sent by NCCL or gloo. With
+    `norm`, what `add_rms_norm` takes after x, the kernel that adds up a small x computes that too:
+    its results are returned, and x is as it was.
     """
     if x.is_cuda:
         from yaie.ops.cuda.launching import SUFFIXES, launch  # one GPU starts without it
@@ -63,8 +53,14 @@ def all_reduce(x: torch.Tensor) -> None:
         sent = x.nbytes * (dist.get_world_size() - 1)
         whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
         if 0 < sent <= MOST_SENT and whole and _has_peers(x.device):
-            return launch(PEERS, "all_reduce", x.dtype, x, x.numel())
-    dist.all_reduce(x)
+            if not norm or (row := x.nbytes // len(x)) % 16 or row > MOST_ROW:
+                return launch(PEERS, "all_reduce", x.dtype, x, x.numel())
+            both, name = (torch.empty_like(x), torch.empty_like(x)), "all_reduce_add_rms_norm"
+            launch(PEERS, name, x.dtype, x, *norm[:2], *both, *x.shape, *norm[2:])
+            return both
+    if len(x):
+        dist.all_reduce(x)
+    return None
 
 
 def _has_peers(device: torch.device) -> bool:

@@ -46,6 +46,7 @@ from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
 from yaie.model.parallel import own_shard
+from yaie.ops import operators
 
 STEPS = {  # sequences, tokens of each; a prompt computes all of them
     "decode 1": (1, 1024),
@@ -140,8 +141,9 @@ def sizes(record: Record, device: str, _: str | None) -> None:
         for kib in SENT_KIB if device == "cuda" else SENT_KIB[:1]:
             row = {"KiB": kib}
             for way in WAYS:
-                alone, in_graph = ranks.run(time_all_reduce, kib, way)[0]
+                alone, in_graph, normed = ranks.run(time_all_reduce, kib, way)[0]
                 row |= {f"{way}, us": alone, f"{way}, us in a graph": in_graph}
+                row[f"{way}, with add_rms_norm, us in a graph"] = normed
             record.add("all_reduce", row)
 
 
@@ -257,14 +259,22 @@ def count_wrong(batches: int, replays: int) -> int:
     return wrong
 
 
-def time_all_reduce(kib: int, way: str) -> tuple[float, float]:
-    """Microseconds of an all-reduce in bfloat16, launched, and one of 64 in a CUDA graph."""
+@torch.inference_mode()
+def time_all_reduce(kib: int, way: str) -> tuple[float, float, float]:
+    """Microseconds of an all-reduce in bfloat16, launched, one of 64 in a CUDA graph, and one of 64
+    whose sum is normalized, as in a decode step of Llama 3.1 8B."""
     take(way)
-    x = torch.zeros(kib * 512, dtype=torch.bfloat16, device=own_device())
-    parallel.all_reduce(x)
-    replay = captured(lambda: parallel.all_reduce(x), x.device, 64)
-    alone, in_graph = time_of(lambda: parallel.all_reduce(x)), time_of(replay) / 64
-    return round(alone * 1e3, 2), round(in_graph * 1e3, 2)
+    x, residual = torch.zeros(2, kib // 8, 4096, dtype=torch.bfloat16, device=own_device())
+    norm = residual, torch.ones_like(x[0]), 1e-5
+
+    def normalized() -> None:
+        if not parallel.all_reduce(x, *norm):
+            operators.add_rms_norm(x, *norm)
+
+    normalized()
+    alone = time_of(lambda: parallel.all_reduce(x))
+    graphs = [captured(f, x.device, 64) for f in (lambda: parallel.all_reduce(x), normalized)]
+    return tuple(round(1e3 * ms, 2) for ms in (alone, *(time_of(f) / 64 for f in graphs)))
 
 
 @torch.inference_mode()
