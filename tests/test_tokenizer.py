@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tiny import SPECIAL_TOKENS, write_json
 
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
+from yaie.server.answers import token_text
 
 TEXTS = [
     "",
@@ -265,3 +266,10 @@ def test_the_bytes_of_the_tokens_are_the_bytes_of_the_text(tiny):
     ids = tiny.encode(text)
     assert b"".join(map(tiny.token_bytes, ids)) == text.encode()
     assert tiny.token_bytes(10**6) == b""
+
+
+def test_a_token_has_its_space_though_decoding_drops_it(spaces):
+    ids = spaces.encode("Hello wörld ")
+    assert b"".join(map(spaces.token_bytes, ids)) == " Hello wörld ".encode()
+    texts = [token_text(spaces, token) for token in range(259, spaces.vocab_size)]
+    assert len(set(texts)) == len(texts) and texts[:2] == [" ", " H"]

@@ -103,7 +103,9 @@ class Tokenizer:
             return bytes(BYTE_OF[letter] for letter in token)
         if found := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token):  # a byte that has no other token
             return bytes.fromhex(found[1])
-        return self.decode([token_id], skip_special_tokens=False).encode()
+        # Once and twice, because some tokenizers drop the space with which a text begins.
+        once, twice = (self.decode([token_id] * n, skip_special_tokens=False) for n in (1, 2))
+        return twice[len(once) :].encode()
 
     def apply_chat_template(
         self,
