@@ -12,7 +12,7 @@ from tiny import make_batch, make_pools
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 
@@ -161,6 +161,17 @@ def test_a_prompt_is_scored_as_the_model_does(model, tokenizer, overlap, num_blo
     check_whole(engine)
     if num_blocks == 30:
         assert any(output.metrics.num_preemptions for output in outputs.values())
+
+
+def test_a_prompt_is_scored_again_for_a_request_of_the_same_id(model, tokenizer):
+    """What the cache holds of the first would have no log-probabilities."""
+    engine = make(model, tokenizer)
+    outputs = []
+    for _ in range(2):
+        engine.add_request(list(range(3, 40)), SamplingParams(prompt_logprobs=1), "a")
+        outputs += run(engine).values()
+    assert outputs[0].prompt_logprobs[1:] == outputs[1].prompt_logprobs[1:]
+    assert None not in outputs[1].prompt_logprobs[1:]
 
 
 @pytest.mark.parametrize(

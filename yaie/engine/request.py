@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from yaie.engine.params import SamplingParams
@@ -78,7 +79,7 @@ class Request:
         logprobs: of every generated token, if its parameters ask for them.
         prompt_logprobs: of every token of the prompt, None for the first, likewise.
         namespace: requests of different namespaces share no cached prefix. One whose prompt's
-            log-probabilities are wanted has a namespace of its own.
+            log-probabilities are wanted has a namespace of its own, also if its id was used before.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Request:
         self.number = 0
         self.params = SamplingParams() if params is None else params
         self.scores_prompt = self.params.prompt_logprobs is not None
-        self.namespace = f"{namespace}\0{request_id}" if self.scores_prompt else namespace
+        self.namespace = f"{namespace}\0{token_hex(8)}" if self.scores_prompt else namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
         self._key = ""

@@ -170,8 +170,7 @@ class _Server:
     def _room(self, prompt: list[int]) -> int:
         """How many tokens may be generated after a prompt."""
         room = self.limits.max_model_len - len(prompt)
-        limit = self.settings.max_tokens
-        return room if limit is None else min(room, limit)
+        return min(room, self.settings.max_tokens or room)
 
     def _submit(
         self, request: Request, prompts: list[list[int]], body: protocol.Sampling, max_tokens: int,
