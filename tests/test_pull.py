@@ -365,6 +365,9 @@ def test_a_model_from_the_hub(hub, tmp_path):
     assert not any(
         pattern.endswith((".bin", ".pt", ".py", ".pkl")) for pattern in hub["allow_patterns"]
     )
+    there = ["model.safetensors", "consolidated.safetensors", "original/model.safetensors"]
+    patterns = {name: hub[name] for name in ("allow_patterns", "ignore_patterns")}
+    assert [*huggingface_hub.utils.filter_repo_objects(there, **patterns)] == there[:1]
     renamed = pull("short", from_hub="org/tiny", cache_dir=tmp_path, progress=False)
     assert renamed == find_model("short", tmp_path)
 

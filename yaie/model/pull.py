@@ -24,7 +24,7 @@ from yaie.model.manifest import GGUF_FILE, sha256, write_manifest
 
 NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
 HUB_FILES = [
-    "*.safetensors",
+    "*.safetensors",  # but consolidated.safetensors, Mistral's second copy of the weights
     "*.safetensors.index.json",
     "config.json",
     "generation_config.json",
@@ -161,9 +161,8 @@ def _fetch_from_hub(repo: str, fresh: Path) -> str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
-        huggingface_hub.snapshot_download(
-            repo, allow_patterns=HUB_FILES, ignore_patterns=["*/*"], local_dir=fresh
-        )
+        patterns = {"allow_patterns": HUB_FILES, "ignore_patterns": ["*/*", "consolidated*"]}
+        huggingface_hub.snapshot_download(repo, local_dir=fresh, **patterns)
     except HFValidationError as error:
         raise PullError(f"{repo!r} is not a repository name of the form ORG/NAME") from error
     except (HfHubHTTPError, OSError) as error:
