@@ -60,6 +60,17 @@ def test_a_kernel_that_finds_no_room(tmp_path):
         assert str(tmp_path) in last
 
 
+def test_what_was_built_is_used_from_a_disk_that_cannot_be_written(tmp_path):
+    build = f"$PYTHON -c '{BUILD}'"
+    done = on_a_small_disk(
+        tmp_path, 65_536,
+        f"{build}; echo first $?",
+        "mount -o remount,ro $DISK",
+        f"{build}; echo second $?",
+    )  # fmt: skip
+    assert done.stdout.split() == ["200.0", "first", "0", "200.0", "second", "0"], done.stderr
+
+
 def test_the_commands_say_it_in_one_line(tmp_path):
     done = on_a_small_disk(
         tmp_path, 200,

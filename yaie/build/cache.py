@@ -51,7 +51,7 @@ def remembered(tool: str, ask: Callable[[], str]) -> str:
         if note.exists():
             return note.read_text()
         raise
-    with suppress(PermissionError):  # a cache of another user
+    with suppress(OSError):  # a cache of another user, or a disk that cannot be written
         if not note.exists() or note.read_text() != said:
             note.parent.mkdir(parents=True, exist_ok=True)
             part = note.with_suffix(f".{os.getpid()}")
@@ -98,7 +98,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
                     note.write_text(f"{seconds:.4f}\n")
                     os.replace(built, target)
                 return Built(target, seconds, True)
-    with suppress(PermissionError, FileNotFoundError):  # a cache of another user
+    with suppress(OSError):  # a cache of another user, or a disk that cannot be written
         os.utime(target)  # in use
         os.utime(note)
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
