@@ -9,8 +9,9 @@ import torch
 from tiny import make_batch, make_pools
 
 from yaie.engine.engine import Engine
+from yaie.engine.params import SamplingParams
 from yaie.engine.request import RequestOutput
-from yaie.engine.sampling import SamplingKernel, SamplingParams
+from yaie.engine.sampling import SamplingKernel
 from yaie.model.llama import Llama
 from yaie.ops.reference import sampling as draws
 

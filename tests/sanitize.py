@@ -42,7 +42,7 @@ from tiny import make_tiny_model  # noqa: E402
 from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
 from yaie.build.cache import CSRC  # noqa: E402
 from yaie.engine.llm import LLM  # noqa: E402
-from yaie.engine.sampling import SamplingParams  # noqa: E402
+from yaie.engine.params import SamplingParams  # noqa: E402
 from yaie.ops.cuda.launching import SUFFIXES, call  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.engine.sending import as_socket
 from yaie.server.app import Settings, build_app
 from yaie.server.loop import Loop

@@ -21,7 +21,7 @@ from yaie import cli
 from yaie.bench import commands
 from yaie.chat import HELP, Chat
 from yaie.course.core import doctor
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.download import PullError
 from yaie.model.manifest import DamagedModel, write_manifest
 

@@ -26,7 +26,8 @@ from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.sampling import SamplingKernel, SamplingParams
+from yaie.engine.params import SamplingParams
+from yaie.engine.sampling import SamplingKernel
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.ops import registry

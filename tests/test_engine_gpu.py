@@ -14,7 +14,7 @@ from prompts import PROMPTS
 from yaie import LLM
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 

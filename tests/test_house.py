@@ -176,7 +176,7 @@ def test_help_is_quick_because_the_command_loads_no_library():
 def test_lazy_names():
     import yaie
     from yaie.engine.llm import LLM
-    from yaie.engine.sampling import SamplingParams
+    from yaie.engine.params import SamplingParams
 
     assert yaie.LLM is LLM and yaie.SamplingParams is SamplingParams
     assert yaie.jit is importlib.import_module("yaie.build.jit")

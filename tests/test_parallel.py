@@ -22,8 +22,8 @@ from torch.nn.functional import linear
 from yaie.course.lessons.split_linear import column_parallel, row_parallel
 from yaie.engine.llm import LLM
 from yaie.engine.parallel import _check_gpus
+from yaie.engine.params import SamplingParams
 from yaie.engine.ranks import RankFailed, Ranks
-from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.shards import Shard, heads_of, piece_of
 from yaie.model.weights import load_model

@@ -8,8 +8,9 @@ import torch
 from yaie.course.lessons.attention_block import RadixAttentionBlock
 from yaie.course.lessons.trie import TokenTrie
 from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.params import SamplingParams
 from yaie.engine.radix import RadixTree
-from yaie.engine.sampling import SamplingKernel, SamplingParams
+from yaie.engine.sampling import SamplingKernel
 
 
 @pytest.fixture(params=[RadixTree, TokenTrie])

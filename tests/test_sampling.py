@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import EXAMPLE, FILTERED, check_frequencies, chi_square_p, examples
 
+from yaie.engine.params import SamplingParams
 from yaie.engine.parts import Parts
-from yaie.engine.sampling import FastSampler, SamplingKernel, SamplingParams, check_logits
+from yaie.engine.sampling import FastSampler, SamplingKernel, check_logits
 
 INF = math.inf
 kernel = SamplingKernel()

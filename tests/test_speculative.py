@@ -8,7 +8,7 @@ import pytest
 from engines import recompute
 
 from yaie.course.lessons.speculative import Round, Verifier, accept, prompt_lookup, speculate
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.weights import load_model
 
 

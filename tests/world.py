@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import BlockPool, KVCacheManager
+from yaie.engine.params import SamplingParams
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixNode
 from yaie.engine.request import Request, Status
-from yaie.engine.sampling import SamplingParams
 from yaie.engine.scheduler import Scheduler, Step
 
 VOCABULARY = 3  # few tokens, so that prompts and outputs often begin alike

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.engine.params import SamplingParams as SamplingParams  # older code imports it from here
 from yaie.engine.params import check_penalty
 
 

@@ -28,7 +28,7 @@ from yaie.course.core.paths import ROOT
 from yaie.course.viz.style import count
 from yaie.emulator import CompileError
 from yaie.engine.llm import LLM
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.gguf import quantize_rows
 from yaie.model.linear import Linear

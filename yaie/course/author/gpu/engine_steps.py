@@ -25,7 +25,7 @@ from yaie.course.lessons.costs import kv_bytes_per_token
 from yaie.engine import graphs
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.params import SamplingParams
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama

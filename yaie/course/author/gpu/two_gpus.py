@@ -39,8 +39,8 @@ from yaie.bench.protocol import InARow, captured
 from yaie.course.author.gpu.engine_steps import BLOCK_SIZE, LARGE, decode_batch
 from yaie.course.lessons.capture import capture_on_gpu
 from yaie.engine.llm import LLM
+from yaie.engine.params import SamplingParams
 from yaie.engine.ranks import RankFailed, Ranks
-from yaie.engine.sampling import SamplingParams
 from yaie.model import parallel
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
