@@ -27,6 +27,7 @@ from yaie.engine import graphs, inputs
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
+from yaie.engine.radix_node import RadixNode
 from yaie.engine.sampling import SamplingKernel
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -454,6 +455,28 @@ def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(make_engine, workloa
     assert first not in outputs
     assert outputs[second].token_ids == workload[2][2]
     check_whole(engine)
+
+
+def test_an_abort_amid_another_waits_for_its_end(make_engine, monkeypatch):
+    """Both would put the same second block into the tree, and one of the nodes would be lost."""
+    engine = make_engine(block_size=4)
+    params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    first, second = (engine.add_request([5], params) for _ in range(2))
+    while engine.requests[first].num_known_tokens < 9:
+        engine.step()
+    closing = [second]
+
+    def node(*arguments):
+        while closing:  # the garbage collector runs where memory is allocated
+            engine.abort(closing.pop())
+        return RadixNode(*arguments)
+
+    monkeypatch.setattr("yaie.engine.radix.RadixNode", node)
+    engine.abort(first)
+    assert not closing
+    check_whole(engine)
+    engine.reset_prefix_cache()
+    assert engine.kv.pool.num_free == engine.kv.pool.num_blocks
 
 
 def test_inference_leaves_no_trace_of_autograd(make_engine):

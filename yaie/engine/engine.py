@@ -173,16 +173,16 @@ class Engine:
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.
 
-        During a step the request ends with the step: the garbage collector may close a forgotten
-        stream at any time.
+        During a step or another abort the request ends with that: the garbage collector may close
+        a forgotten stream at any time.
         """
         request = self.requests.get(request_id)
         if request is None:
             return None
-        if self._in_step:
-            self._to_abort.append(request_id)
-        else:
-            self._finish(request, "abort")
+        self._to_abort.append(request_id)
+        if not self._in_step:
+            self._in_step = True
+            self._end_step()
         return request.output()
 
     def reset_prefix_cache(self) -> int:
@@ -229,9 +229,7 @@ class Engine:
                     self._read_tokens()
                 return self.take_outputs()
         finally:
-            self._in_step = False
-            while self._to_abort:
-                self.abort(self._to_abort.pop())
+            self._end_step()
 
     def check_idle(self) -> None:
         """Raise a RuntimeError if a step is under way: then another thread uses the engine."""
@@ -246,6 +244,15 @@ class Engine:
 
     def _begin_step(self) -> None:
         self._in_step = True
+
+    def _end_step(self) -> None:
+        """End the requests that were aborted during the step."""
+        try:
+            while self._to_abort:
+                if request := self.requests.get(self._to_abort.pop()):
+                    self._finish(request, "abort")
+        finally:
+            self._in_step = False
 
     def _launch(self) -> None:
         """Schedule a step, have it computed, and note which requests get a token by it."""

@@ -23,7 +23,7 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.ranks import RankFailed, Ranks, follow
-from yaie.engine.request import Request, RequestOutput, StepOutput
+from yaie.engine.request import Request, StepOutput
 from yaie.engine.sending import check_launched, launched_ranks
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
@@ -59,15 +59,15 @@ class ParallelEngine(Engine):
         try:
             self.ranks.post(mirror, "add_request", *arguments, request.namespace)
         except BaseException:  # the caller takes it for refused, and does not abort it
-            super().abort(request.request_id)
+            super()._finish(request, "abort")
             raise
 
-    def abort(self, request_id: str) -> RequestOutput | None:
-        """As `Engine.abort`, also when the other ranks have ended."""
-        if request_id in self.requests and not self._in_step:
+    def _finish(self, request: Request, reason: str) -> str:
+        """As `Engine._finish`. An abort is what the other ranks cannot find out by themselves."""
+        if reason == "abort":
             with suppress(RankFailed):
-                self.ranks.post(mirror, "abort", request_id)
-        return super().abort(request_id)
+                self.ranks.post(mirror, "abort", request.request_id)
+        return super()._finish(request, reason)
 
     def close(self) -> None:
         """As `Engine.close`; the other ranks end."""
