@@ -50,6 +50,7 @@ class Call:
     prefix: ClassVar[str]
     whole_kind: ClassVar[str]
     chunk_kind: ClassVar[str]
+    only_echo = False  # see `CompletionCall`
 
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{self.request_id}"
@@ -89,11 +90,6 @@ class Call:
         before, _, after = self._around[index]
         return before + json.dumps(text) + after
 
-    @property
-    def num_generated(self) -> int:
-        """How many tokens all requests have generated."""
-        return sum(request.num_output_tokens for request in self.job.requests)
-
     def _response(self, kind: str, choices: list[Json], usage: Json | None) -> Json:
         answer = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
         answer["choices"] = choices
@@ -105,8 +101,10 @@ class Call:
         prompts = self.job.requests[:: self.num_answers]
         prompt = sum(request.num_prompt_tokens for request in prompts)
         cached = sum(request.metrics.num_cached_tokens for request in prompts)
-        if generated is None:
-            generated = self.num_generated
+        if self.only_echo:
+            generated = 0
+        elif generated is None:
+            generated = sum(request.num_output_tokens for request in self.job.requests)
         return {
             "prompt_tokens": prompt,
             "completion_tokens": generated,
@@ -130,13 +128,7 @@ class CompletionCall(Call):
     echoes: list[str] | None = None
     only_echo: bool = False
 
-    @property
-    def num_generated(self) -> int:
-        return 0 if self.only_echo else super().num_generated
-
     def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
-        if self.only_echo:
-            self._num_told = 0
         if not update.has_news and not (is_first and self.echoes):
             return []
         return [self.choice(index, update, is_first)]
@@ -172,7 +164,8 @@ class CompletionCall(Call):
     def _row(self, token: TokenLogprob, offset: int) -> tuple:
         """A token's text, its log-probability, those of the likeliest, and where it begins."""
         spell = partial(token_text, self.tokenizer)
-        top = {spell(id_): finite(value) for id_, value in token.top.items()}
+        likely = token.top | {token.token_id: token.logprob}  # as at OpenAI, its own in any case
+        top = {spell(id_): finite(value) for id_, value in likely.items()}
         return spell(token.token_id), finite(token.logprob), top, offset
 
 
