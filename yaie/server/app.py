@@ -186,7 +186,8 @@ class _Server:
             answers = body.sampling_params(max_tokens, logprobs, prompt_logprobs)
             self.limits.checked_params(answers[0])
         except (ValueError, TypeError) as error:
-            raise ApiError(400, str(error)) from error
+            message = str(error).removeprefix("params.")  # it begins with the name of the field
+            raise ApiError(400, message, param=message.split()[0]) from error
         self.worker.check_capacity(len(prompts) * len(answers))
         about = (request.scope["request_id"], body.cache_salt or "", param)
         requests = [self._request(p, params, *about) for p in prompts for params in answers]
@@ -213,10 +214,9 @@ class _Server:
         if body.stream:
             return _Stream(call, self.worker)
         try:
-            answer = await unless_gone(call.whole(), request.receive)
+            return JSONResponse(await unless_gone(call.whole(), request.receive))
         finally:
             self.worker.abort(call.job)
-        return JSONResponse(answer)
 
 
 class _Stream(Response):
