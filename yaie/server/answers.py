@@ -54,29 +54,29 @@ class Call:
 
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{self.request_id}"
-        self._num_told = 0  # generated tokens in the chunks so far
+        self._num_sent = 0  # generated tokens in the chunks so far
         self._around: dict[int, tuple[str, str, str]] = {}
 
     async def whole(self) -> Json:
         """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
-        self.job.handle = lambda: True  # only the end is to be told
+        self.job.handle = lambda: True  # only the end is of interest
         while not self.job.is_over:
             await self.job.changed()
         list(self.job.news())  # which raises what went wrong
-        outputs = [request.output() for request in self.job.requests]
-        choices = [self.choice(index, told, is_first=True) for index, told in enumerate(outputs)]
+        outputs = enumerate(request.output() for request in self.job.requests)
+        choices = [self.choice(index, output, is_first=True) for index, output in outputs]
         return self._response(self.whole_kind, choices, self._usage())
 
     def events(self) -> Iterator[str]:
         """What is new, as events of the stream. Raises ApiError if a request has failed."""
         counts = self.usage.continuous_usage_stats
         for index, update, is_first in self.job.news():
-            self._num_told += update.num_tokens
+            self._num_sent += update.num_tokens
             if not (is_first or update.finish_reason or self.logprobs or counts):
                 yield self._text_event(index, update.text)
                 continue
             for choice in self.pieces(index, update, is_first):
-                usage = self._usage(self._num_told) if counts else None
+                usage = self._usage(self._num_sent) if counts else None
                 yield _event(self._response(self.chunk_kind, [choice], usage))
         if self.job.is_over and self.usage.include_usage:
             yield _event(self._response(self.chunk_kind, [], self._usage()))
@@ -120,7 +120,7 @@ class CompletionCall(Call):
     Attributes:
         echoes: the text of each prompt, if its answers begin with it.
         only_echo: whether they have nothing else; the one token that the engine generates in any
-            case is not told.
+            case is left out.
     """
 
     prefix = "cmpl"
@@ -133,8 +133,8 @@ class CompletionCall(Call):
             return []
         return [self.choice(index, update, is_first)]
 
-    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
-        text, logprobs, finish_reason = told.text, told.logprobs, told.finish_reason
+    def choice(self, index: int, new: RequestOutput | Update, is_first: bool) -> Json:
+        text, logprobs, finish_reason = new.text, new.logprobs, new.finish_reason
         if self.only_echo:
             text, logprobs, finish_reason = "", [], finish_reason and "length"
         rows = [self._row(token, token.text_offset) for token in logprobs] if self.logprobs else []
@@ -153,7 +153,7 @@ class CompletionCall(Call):
         }
 
     def _prompt_rows(self, request: Request) -> list[tuple]:
-        """What is told of each token of the prompt: of the first, no log-probability."""
+        """A row for each token of the prompt; the first has no log-probability."""
         decoder, offset, rows = StreamDecoder(self.tokenizer), 0, []
         for id_, found in zip(request.prompt_token_ids, request.prompt_logprobs, strict=True):
             first = (token_text(self.tokenizer, id_), None, None, offset)
@@ -185,12 +185,12 @@ class ChatCall(Call):
         piece["delta"] = {"content": piece.pop("message")["content"]}
         return [*first, piece]
 
-    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> Json:
+    def choice(self, index: int, new: RequestOutput | Update, is_first: bool) -> Json:
         return {
             "index": index,
-            "message": {"role": "assistant", "content": told.text},
-            "logprobs": self._logprobs(told.logprobs),
-            "finish_reason": told.finish_reason,
+            "message": {"role": "assistant", "content": new.text},
+            "logprobs": self._logprobs(new.logprobs),
+            "finish_reason": new.finish_reason,
         }
 
     def _logprobs(self, logprobs: list[TokenLogprob]) -> Json | None:
@@ -227,13 +227,13 @@ async def stream(call: Call, send: Send, write: Callable[[Callable], bool] | Non
         job.handle = write and partial(write, piece)
         await job.changed()
         job.handle = None
-    said: list[str] = []
+    last: list[str] = []
     try:
-        said.extend(call.events())
+        last.extend(call.events())
     except ApiError as error:  # the status was sent long ago: the error is the last event
-        said.append(_event(error.body))
-    said.append("data: [DONE]\n\n")
-    await send({"type": "http.response.body", "body": "".join(said).encode(), "more_body": False})
+        last.append(_event(error.body))
+    last.append("data: [DONE]\n\n")
+    await send({"type": "http.response.body", "body": "".join(last).encode(), "more_body": False})
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:

@@ -41,7 +41,7 @@ class Loop:
         self.pipe = pipe
         self._commands: SimpleQueue[wire.Add | int | None] = SimpleQueue()
         self._open: dict[int, Request] = {}  # those that are not finished
-        self._new: set[int] = set()  # those of which nothing is told
+        self._new: set[int] = set()  # those of which the server has heard nothing
 
     def listen(self) -> None:
         """Note what the server sends, until it has ended or has no more to say."""
@@ -146,20 +146,20 @@ class Loop:
 
     def _report(self, outputs: list[StepOutput]) -> None:
         """Tell the server what has been added to requests."""
-        told, logprobs = {}, {}
-        for i, output in enumerate(outputs):
-            request, reason = output.request, output.finish_reason
+        states, logprobs = {}, {}
+        for i, out in enumerate(outputs):
+            request, reason = out.request, out.finish_reason
             if reason is not None or request.number in self._new:
                 self._new.discard(request.number)
-                told[i] = wire.Told(request.metrics, request.prompt_logprobs, reason, output.error)
+                states[i] = wire.State(request.metrics, request.prompt_logprobs, reason, out.error)
                 if reason is not None:
                     self._open.pop(request.number, None)
-            if output.new_logprobs:
-                logprobs[i] = list(output.new_logprobs)
+            if out.new_logprobs:
+                logprobs[i] = list(out.new_logprobs)
         numbers = [output.request.number for output in outputs]
         tokens = [(*output.new_token_ids, -1)[0] for output in outputs]
         texts = [output.new_text for output in outputs]
-        wire.send(self.pipe, wire.Step(numbers, tokens, texts, told, logprobs, self._load()))
+        wire.send(self.pipe, wire.Step(numbers, tokens, texts, states, logprobs, self._load()))
 
     def _load(self) -> list[float]:
         """What `yaie.server.metrics.LOAD` names."""

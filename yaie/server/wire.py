@@ -47,8 +47,8 @@ class Add(Message):
     arrival_time: float
 
 
-class Told(Message):
-    """What is told of a request with its first token and its last."""
+class State(Message):
+    """The state of a request, sent with its first token and its last."""
 
     metrics: Metrics
     prompt_logprobs: list[TokenLogprob | None]
@@ -57,13 +57,13 @@ class Told(Message):
 
 
 class Step(Message):
-    """What a step added: output i is a token, or -1, and text of the request `numbers[i]`; `told`
+    """What a step added: output i is a token, or -1, and text of the request `numbers[i]`; `states`
     and `logprobs` say more of some, by i. `load` is what `yaie.server.metrics.LOAD` names."""
 
     numbers: list[int]
     tokens: list[int]
     texts: list[str]
-    told: dict[int, Told]
+    states: dict[int, State]
     logprobs: dict[int, list[TokenLogprob]]
     load: list[float]
 

@@ -101,7 +101,7 @@ class Worker:
         restart: starts another process when the engine has ended; without it, the end is the end.
 
     Attributes:
-        ready: what the engine has told of itself.
+        ready: what the engine has said of itself.
         why_ended: the error that stopped the engine, in one line; empty if there was none.
         late: set when the server no longer waits for the answers under way.
         ended: set when the engine has stopped for good, or has been abandoned in a step.
@@ -223,8 +223,8 @@ class Worker:
             if job is None:  # aborted meanwhile
                 continue
             request, update, changed[job] = job.requests[index], job.updates[index], None
-            if told := step.told.get(i):
-                request.metrics, request.prompt_logprobs = told.metrics, told.prompt_logprobs
+            if state := step.states.get(i):
+                request.metrics, request.prompt_logprobs = state.metrics, state.prompt_logprobs
             if (token := step.tokens[i]) >= 0:
                 request.token_ids.append(token)
                 update.num_tokens += 1
@@ -234,11 +234,11 @@ class Worker:
             if logprobs := step.logprobs.get(i):
                 request.logprobs += logprobs
                 update.logprobs += logprobs
-            if told is None or told.error is None:
+            if state is None or state.error is None:
                 num_tokens += 1
                 observe(request, now)
-            if told and told.finish_reason is not None:
-                self._finish(number, told.finish_reason, told.error)
+            if state and state.finish_reason is not None:
+                self._finish(number, state.finish_reason, state.error)
         self.metrics.generation_tokens.inc(num_tokens)
 
     def _finish(self, number: int, reason: str, error: str | None) -> None:
