@@ -163,6 +163,15 @@ def test_a_prompt_is_scored_as_the_model_does(model, tokenizer, overlap, num_blo
         assert any(output.metrics.num_preemptions for output in outputs.values())
 
 
+def test_an_end_token_that_the_model_lacks_is_not_forbidden(model, tokenizer, monkeypatch):
+    """As of a tokenizer with tokens added for which the model was not made larger."""
+    monkeypatch.setattr(tokenizer, "eos_token_id", model.config.vocab_size)
+    engine = make(model, tokenizer)
+    engine.add_request([5], SamplingParams(max_tokens=3, min_tokens=2))
+    [output] = run(engine).values()
+    assert len(output.token_ids) >= 2
+
+
 def test_a_prompt_is_scored_again_for_a_request_of_the_same_id(model, tokenizer):
     """What the cache holds of the first would have no log-probabilities."""
     engine = make(model, tokenizer)

@@ -48,7 +48,7 @@ class Engine:
         max_model_len: the most tokens of a request, prompt and output together.
         limits: what requests it takes.
         eos_token_ids: that end an answer: the model's, and the tokenizer's, which chat templates
-            write.
+            write, unless the model lacks it.
         requests: those that are not finished, by id.
     """
 
@@ -74,7 +74,8 @@ class Engine:
         num_blocks, block_size = config.num_blocks, config.block_size
         self.tokenizer = tokenizer
         self.config = model.config
-        self.eos_token_ids = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
+        ends = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
+        self.eos_token_ids = {token for token in ends if token < model.config.vocab_size}
         pool = parts.block_pool(num_blocks)
         room = num_blocks * block_bytes(model.config, model.cache_dtype, block_size) / GIB
         with explain_shortage(

@@ -72,7 +72,7 @@ class Request:
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
-        num_kept_tokens: how many of them the request has put into the radix cache, up to `node`.
+        num_kept_tokens: how many of its tokens it has put into the radix cache, up to `node`.
         steps_overtaken: steps that admitted a later arrival before it.
         edits: what its parameters change in its logits, made when they first do.
         output_text: the text of the generated tokens, if the engine has given it a tokenizer.
@@ -92,8 +92,8 @@ class Request:
     ) -> None:
         self.request_id = request_id
         self.number = 0
-        self.params = SamplingParams() if params is None else params
-        self.scores_prompt = self.params.prompt_logprobs is not None
+        self.params = params = SamplingParams() if params is None else params
+        self.scores_prompt = params.prompt_logprobs is not None
         self.namespace = f"{namespace}\0{token_hex(8)}" if self.scores_prompt else namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
@@ -102,11 +102,10 @@ class Request:
         self.logprobs: list[TokenLogprob] = []
         length = len(self.prompt_token_ids) if self.scores_prompt else 0
         self.prompt_logprobs: list[TokenLogprob | None] = [None] * length
-        asked = self.params
-        self._has_edits = asked.repetition_penalty != 1.0 or bool(
-            asked.frequency_penalty or asked.presence_penalty or asked.logit_bias
+        self._has_edits = params.repetition_penalty != 1.0 or bool(
+            params.frequency_penalty or params.presence_penalty or params.logit_bias
         )
-        self._always_needs_logits = self._has_edits or asked.logprobs is not None
+        self._always_needs_logits = self._has_edits or params.logprobs is not None
         self.num_computed_tokens = 0
         self.num_pending = 0
         self.row = 0
