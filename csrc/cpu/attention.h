@@ -98,7 +98,8 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
             int64_t run = std::min(a.block_size - offset, count - k);
             int64_t block = a.tables[p.sequence * a.width + (key + k) / a.block_size];
             int64_t at = (block * a.block_size + offset) * stride + p.kv_head * dim * each;
-            multiply<F>(a.keys + at, stride, run, q, dim, rows, dim, scores + k, ROW, scratch);
+            const Rows keys{a.keys + at, stride, run - 1};
+            multiply<F>(keys, run, q, dim, rows, dim, scores + k, ROW, scratch);
             for (int64_t i = 0; i < run; ++i) values[k + i] = a.values + at + i * stride;
             k += run;
         }

@@ -44,8 +44,7 @@ static inline To bits(From from) {
     static_assert(sizeof(To) == sizeof(From), "the same bits, read as another type");
     return load<To>(&from);
 }
-// The value, from now on in a register: compilers for x86-64 load it again at each use otherwise,
-// and products wait for loads.
+// The value, from now on in a register: compilers for x86-64 would load it again at each use.
 static inline Floats kept(Floats value) {
 #if defined(__x86_64__)
     asm("" : "+v"(value));

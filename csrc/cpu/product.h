@@ -9,11 +9,10 @@
 // Oracle    float64, with x rounded likewise, in tests/test_cpp.py
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
 //           has the same bits with any number of tokens beside it. For more than two tiles a panel
-//           is unpacked to float32 once. Four rows are four streams of reads in one page, which no
-//           processor foresees: each iteration asks for the bytes that come AHEAD, in the second
-//           level of the cache, since the first is full. With 4 bits a lane is a row, because one
-//           instruction multiplies 4 × LANES bytes, but LANES floats. The sum of a group is exact,
-//           and groups are added in order: these bits do not depend on tiles either.
+//           is unpacked to float32 once. Otherwise the four rows that share a load of x come from
+//           the quarters of the matrix, and so do the next panel's, behind them: a core foresees
+//           four long streams of reads, not four rows in one page. With 4 bits a lane is a row, as
+//           one instruction multiplies 4 × LANES bytes; there the sum of a group is exact.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -36,17 +35,23 @@ struct Room {
     }
 };
 
-// M tokens by rows of weights, `stride` bytes apart, four at a time, for which `out` has room.
-// Weights that are `far`, in memory, are prefetched.
+// Rows that are multiplied four at a time: neighbors, unless `apart` and `along` say otherwise.
+struct Rows {
+    const uint8_t* data;
+    int64_t stride, last;  // bytes from one row to the next, and the row that ends the matrix
+    int64_t first = 0, apart = 1, along = 4;
+    int64_t place(int64_t n) const { return first + n % 4 * apart + n / 4 * along; }
+    const uint8_t* operator[](int64_t n) const { return data + std::min(place(n), last) * stride; }
+};
+
+// M tokens by `rows` rows, four at a time, for which `out` has room.
 template <class F, int M>
-static void strip(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
-                  size_t x_stride, int64_t size, float* out, size_t out_stride, bool far) {
+static void strip(const Rows& weights, int64_t rows, const float* x, size_t x_stride, int64_t size,
+                  float* out, size_t out_stride) {
     for (int64_t r = 0; r < rows; r += 4) {
-        const uint8_t *row[4], *next = weights + r * stride + AHEAD;
-        for (int i = 0; i < 4; ++i) row[i] = weights + std::min(r + i, rows - 1) * stride;
+        const uint8_t* row[] = {weights[r], weights[r + 1], weights[r + 2], weights[r + 3]};
         Floats sum[4][M] = {};
-        for (int64_t k = 0; k < size; k += F::GROUP, next += 4 * F::BYTES) {
-            for (int i = 0; far && i < 4 * F::BYTES; i += 64) __builtin_prefetch(next + i, 0, 2);
+        for (int64_t k = 0; k < size; k += F::GROUP) {
             for (int v = 0; v < F::GROUP / LANES; ++v) {
                 Floats in[4];
                 for (int i = 0; i < 4; ++i) in[i] = F::unpack(row[i], v);
@@ -72,18 +77,16 @@ static inline void each_tile(int64_t count, Tile tile, int64_t first = 0) {
 
 // All tokens by `rows` rows of weights; `scratch` holds rows × size floats, aligned as Floats.
 template <class F>
-static void multiply(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
-                     size_t x_stride, int64_t tokens, int64_t size, float* out, size_t out_stride,
-                     float* scratch) {
-    const bool many = tokens > 2 * MOST, far = !many && stride == row_bytes<F>(size);
-    for (int64_t r = 0; many && r < rows; ++r)
-        widen<F>(weights + r * stride, size, scratch + r * size);
+static void multiply(const Rows& weights, int64_t rows, const float* x, size_t x_stride,
+                     int64_t tokens, int64_t size, float* out, size_t out_stride, float* scratch) {
+    const bool many = tokens > 2 * MOST;
+    const Rows wide{(const uint8_t*)scratch, size * 4, rows - 1};
+    for (int64_t r = 0; many && r < rows; ++r) widen<F>(weights[r], size, scratch + r * size);
     each_tile<MOST>(tokens, [&](int64_t t, auto m) {
         const float* from = x + t * x_stride;
         float* to = out + t * out_stride;
-        if (many) strip<F32, m>((const uint8_t*)scratch, size * 4, rows, from, x_stride, size, to,
-                                out_stride, false);
-        else strip<F, m>(weights, stride, rows, from, x_stride, size, to, out_stride, far);
+        if (many) strip<F32, m>(wide, rows, from, x_stride, size, to, out_stride);
+        else strip<F, m>(weights, rows, from, x_stride, size, to, out_stride);
     });
 }
 
@@ -150,14 +153,14 @@ struct Grouped {
         return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
     }
 };
-// Four rows at a time: their words are transposed.
+// LANES rows from `from` on, four at a time: words are transposed, the bytes AHEAD are fetched.
 template <class F>
-static void interleave(const uint8_t* weights, size_t stride, int64_t rows, Grouped<F>* groups) {
+static void interleave(const Rows& weights, int64_t from, Grouped<F>* groups) {
     for (int64_t first = 0; first < LANES; first += 4) {
-        const uint8_t *row[4], *next = weights + first * stride + AHEAD;
-        for (int i = 0; i < 4; ++i) row[i] = weights + std::min(first + i, rows - 1) * stride;
+        const uint8_t *row[4], *next = weights[from + first] + AHEAD;
+        for (int i = 0; i < 4; ++i) row[i] = weights[from + first + i];
         uint32_t* to = (uint32_t*)groups + first;  // then LANES from one word to the next
-        for (int64_t at = 0; at < (int64_t)stride; at += F::BYTES, next += 4 * F::BYTES) {
+        for (int64_t at = 0; at < weights.stride; at += F::BYTES, next += 4 * F::BYTES) {
             for (int i = 0; i < 4 * F::BYTES; i += 64) __builtin_prefetch(next + i, 0, 2);
             for (int i = 0; i < 4; ++i)
                 to[i] = F::HEAD == 4 ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
@@ -209,33 +212,34 @@ struct Multiplier {
     std::vector<Rounded> rounded = {};  // tokens, for weights of 4 bits: from this one on
     int64_t rounded_from = -1;
 
-    // Multiply panel `panel` of a part by `count` tokens from `first` on, into out [count, WIDTH];
-    // returns how many rows the panel has.
-    int64_t panel(const Part& part, int64_t panel, int64_t first, int64_t count, float* out) {
-        int64_t row = panel * PANEL, rows = std::min<int64_t>(PANEL, part.rows - row);
+    // Multiply panel `panel` of a part by `count` tokens from `from` on, into out [count, WIDTH].
+    // Returns its rows: of all quarters of the part, or neighbors.
+    Rows panel(const Part& part, int64_t panel, int64_t from, int64_t count, float* out) {
+        Rows weights{part.data, 0, part.rows - 1, panel * PANEL};
+        if (count <= 2 * MOST && part.kind <= Q8_0::KIND)
+            weights.first /= 4, weights.apart = panels(part.rows) * PANEL / 4, weights.along = 1;
         WeightFormat::with(part.kind, [&](auto f) {
             using F = decltype(f);
-            const size_t stride = row_bytes<F>(size);
-            const uint8_t* weights = part.data + row * stride;
+            weights.stride = row_bytes<F>(size);
             if constexpr (F::KIND <= Q8_0::KIND) {
-                multiply<F>(weights, stride, rows, x + first * size, size, count, size, out, WIDTH,
+                multiply<F>(weights, PANEL, x + from * size, size, count, size, out, WIDTH,
                             room.floats(size * PANEL));
             } else {
                 const int64_t groups = size / 32;
-                if (first != rounded_from) {
-                    rounded.resize(count * groups), rounded_from = first;
-                    round_groups(x + first * size, count * size, rounded.data());
+                if (from != rounded_from) {
+                    rounded.resize(count * groups), rounded_from = from;
+                    round_groups(x + from * size, count * size, rounded.data());
                 }
                 auto* words = (Grouped<F>*)room.floats(groups * sizeof(Grouped<F>) / sizeof(float));
-                for (int64_t r = 0; r < rows; r += LANES) {
-                    interleave<F>(weights + r * stride, stride, rows - r, words);
+                for (int64_t r = 0; r < PANEL; r += LANES) {
+                    interleave<F>(weights, r, words);
                     each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
-                        const Rounded* from = rounded.data() + t * groups;
-                        strip<F, m>(words, from, groups, out + t * WIDTH + r);
+                        const Rounded* token = rounded.data() + t * groups;
+                        strip<F, m>(words, token, groups, out + t * WIDTH + r);
                     });
                 }
             }
         });
-        return rows;
+        return weights;
     }
 };

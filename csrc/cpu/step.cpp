@@ -133,9 +133,8 @@ struct Team {
         }
         next[1 - stage % 2].store(0, std::memory_order_relaxed);  // all have left the last stage
         arrived.fetch_add(1, std::memory_order_acq_rel);
-        const int64_t all = (stage + 1) * threads;
-        for (int tries = 0; arrived.load(std::memory_order_acquire) < all; ++tries)
-            if (tries > PATIENCE) std::this_thread::yield();
+        for (int n = 0; arrived.load(std::memory_order_acquire) < (stage + 1) * threads; ++n)
+            if (n > PATIENCE) std::this_thread::yield();
     }
 };
 
@@ -146,8 +145,8 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
                          int64_t tokens, float* out, Finish finish) {
     const int64_t parts = finish == GATED ? 1 : 3, blocks = (tokens + TOKENS - 1) / TOKENS;
     int64_t all = 0, wide = 0;
-    for (int i = 0; i < parts; ++i)
-        all += panels(matrix.parts[i].rows), wide += matrix.parts[i].rows;
+    for (const Part* part = matrix.parts; part < matrix.parts + parts; ++part)
+        all += panels(part->rows), wide += part->rows;
     Multiplier multiplier{x, matrix.size, room};
     team.each(all * blocks, [&](int64_t piece) {
         alignas(64) float values[TOKENS * WIDTH];
@@ -156,14 +155,22 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
         const Part* part = matrix.parts;
         for (; panel >= panels(part->rows); ++part)
             panel -= panels(part->rows), row += part->rows;
-        row += panel * PANEL;
-        int64_t rows = multiplier.panel(*part, panel, block, count, values);
+        const Rows rows = multiplier.panel(*part, panel, block, count, values);
         if (finish == GATED) multiplier.panel(part[1], panel, block, count, values + PANEL);
         for (int64_t t = 0; t < count; ++t) {
             float *to = out + (block + t) * wide + row, *from = values + t * WIDTH;
             if (finish == GATED) silu_and_mul(from, from, 1, PANEL, 1);
-            for (int64_t n = 0; matrix.bias && n < rows; ++n) from[n] += matrix.bias[row + n];
-            for (int64_t n = 0; n < rows; ++n) to[n] = finish == ADD ? to[n] + from[n] : from[n];
+            auto put = [&](auto runs) {  // of rows without gaps
+                for (int64_t i = 0; i < runs; ++i) {
+                    int64_t at = rows.place(i), end = std::min(at + PANEL / runs, rows.last + 1);
+                    for (int64_t n = i; at < end; ++at, n += runs) {
+                        from[n] += matrix.bias ? matrix.bias[row + at] : 0.0f;
+                        to[at] = finish == ADD ? to[at] + from[n] : from[n];
+                    }
+                }
+            };
+            if (rows.along == 1) put(std::integral_constant<int, 4>());
+            else put(std::integral_constant<int, 1>());
         }
     });
 }

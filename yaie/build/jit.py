@@ -155,9 +155,8 @@ class Module:
     def how(self, device: Any) -> Availability:
         """Which code a call with tensors on this device would run. Compiles nothing.
 
-        "emulated", "built ahead of time", "compiled", "compiled at first use"; or what is missing,
-        and not available: "no nvcc", "no C++ compiler", "needs sm_90a". Raises ValueError for a GPU
-        that is not here.
+        "emulated", "built ahead of time", "compiled", "compiled at first use"; or what is missing:
+        "no nvcc", "no C++ compiler", "needs sm_90a". Raises ValueError for a GPU that is not here.
         """
         import torch
 

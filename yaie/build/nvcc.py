@@ -125,8 +125,7 @@ def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
     """Whether a card can run what was compiled for these architectures.
 
     Machine code runs on cards of the same major version that are no older; that of 9.0a and its
-    like on this very version only. PTX without a suffix is compiled by the driver for every newer
-    card.
+    like on this very version only. The driver compiles PTX without a suffix for all newer cards.
     """
     for architecture in architectures:
         number, suffix = _parts(architecture)

@@ -156,8 +156,7 @@ class Engine:
     def queue(self, request: Request) -> None:
         """Take a request that `make_request` has made.
 
-        Raises ValueError if a request of the same id is not finished, RuntimeError if another
-        thread is in a step.
+        Raises ValueError if its id is in use, RuntimeError if another thread is in a step.
         """
         self.check_idle()
         if request.request_id in self.requests:
@@ -174,8 +173,7 @@ class Engine:
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.
 
-        During a step or another abort the request ends with that: the garbage collector may close
-        a forgotten stream at any time.
+        During a step or another abort it ends with that: a stream may be closed at any time.
         """
         request = self.requests.get(request_id)
         if request is None:
@@ -210,8 +208,7 @@ class Engine:
         """Launch the next step, and read the tokens of those in flight.
 
         A step whose tokens the next one does not have to wait for is left in flight, and a later
-        call returns its tokens. Where the tokens in flight have to be known first, the call only
-        reads them.
+        call returns its tokens. Where the tokens in flight have to be known first, it only reads.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
         again, and its requests can be aborted. (A sampler on the host that raises after its draw

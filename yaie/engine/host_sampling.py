@@ -81,22 +81,20 @@ def edit(
         logits[row] = request.edits.apply(sampler, logits[row])
 
 
-def sample(
-    sampler: SamplingKernel, requests: Sequence[Request], logits: torch.Tensor
-) -> torch.Tensor:
+def sample(sampler: SamplingKernel, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
     """The token of each request, int64 `[requests]`; -1 where the logits allow none."""
-    sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
+    sound = logits.amax(dim=-1).isfinite().tolist()  # the maximum of a row with a NaN is NaN
+    rows = [row for row, is_sound in enumerate(sound) if is_sound]
+    names, chosen = ("temperature", "top_p", "top_k", "min_p"), [requests[row] for row in rows]
+    if rows:
+        drawn = sampler.sample(
+            logits if all(sound) else logits[rows],
+            generators=[request.generator for request in chosen],
+            **{name: [getattr(request.params, name) for request in chosen] for name in names},
+        )
+    if all(sound):
+        return drawn
     tokens = torch.full((len(requests),), -1, device=logits.device)
-    requests = [requests[row] for row in sound.nonzero().squeeze(1).tolist()]
-    if not requests:
-        return tokens
-    params = [request.params for request in requests]
-    tokens[sound] = sampler.sample(
-        logits if len(requests) == len(logits) else logits[sound],
-        temperature=[p.temperature for p in params],
-        top_p=[p.top_p for p in params],
-        top_k=[p.top_k for p in params],
-        min_p=[p.min_p for p in params],
-        generators=[request.generator for request in requests],
-    )
+    if rows:
+        tokens[rows] = drawn
     return tokens

@@ -12,7 +12,6 @@ from yaie.engine.scheduler import Step
 ROWS = 64  # of a prompt that get logits together: of a whole prompt they might not fit memory
 
 
-@torch.inference_mode()
 def vocabulary_logprobs(
     requests: Sequence[Request], logits: torch.Tensor
 ) -> dict[Request, torch.Tensor]:
@@ -22,8 +21,8 @@ def vocabulary_logprobs(
         logits: `[requests, vocabulary]`, as the model returned them.
     """
     return {
-        request: row.float().log_softmax(dim=-1)
-        for request, row in zip(requests, logits, strict=True)
+        request: logits[row].float().log_softmax(dim=-1)
+        for row, request in enumerate(requests)
         if request.params.logprobs is not None
     }
 

@@ -176,9 +176,15 @@ class SamplingKernel:
 class FastSampler(SamplingKernel, samples_on_device=True):
     """Chooses the same tokens, but top-p sorts the whole vocabulary only where it has to.
 
-    Usually a few hundred tokens hold a mass of `p`. Finding the 512 most likely tokens is much
-    faster than sorting all.
+    Usually a few hundred tokens hold a mass of `p`. The 512 most likely are found much faster.
     """
+
+    def sample(self, logits: torch.Tensor, temperature=1.0, *args, **parameters) -> torch.Tensor:
+        """See `SamplingKernel.sample`: where all rows are greedy, little of it is left."""
+        if isinstance(temperature, list) and not any(temperature):
+            check_logits(logits)
+            return logits.argmax(dim=-1)
+        return super().sample(logits, temperature, *args, **parameters)
 
     def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         """See `SamplingKernel.top_p`, which decides every row that needs more than the head."""

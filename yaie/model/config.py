@@ -37,9 +37,8 @@ LLAMA3_SCALING = (
 class RopeScaling:
     """Llama 3's stretch of the rotary wavelengths (Llama 3.1 report, section 3.4.3).
 
-    Wavelengths longer than `original_max_positions / low_freq_factor` are multiplied by `factor`,
-    those shorter than `original_max_positions / high_freq_factor` are kept, those between are
-    interpolated.
+    Wavelengths above `original_max_positions / low_freq_factor` are multiplied by `factor`, those
+    below `original_max_positions / high_freq_factor` kept, those between interpolated.
     """
 
     factor: float

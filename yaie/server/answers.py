@@ -119,8 +119,7 @@ class CompletionCall(Call):
 
     Attributes:
         echoes: the text of each prompt, if its answers begin with it.
-        only_echo: whether they have nothing else; the one token that the engine generates in any
-            case is left out.
+        only_echo: whether they have nothing else; the one token of the engine is left out.
     """
 
     prefix = "cmpl"

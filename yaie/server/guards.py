@@ -130,8 +130,7 @@ class Gate:
     would never see the answer.
 
     Args:
-        short_cut: may answer a request of a body: the routes and layers of `app` take longer than
-            all else.
+        short_cut: may answer a request of a body: routes and layers of `app` take longest.
     """
 
     PATIENCE = 16

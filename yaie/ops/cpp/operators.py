@@ -1,7 +1,4 @@
-"""The operators of a Llama in C++, one by one: for a step in which one of them is another's.
-
-They compute in float32; torch converts tensors of 16 bits.
-"""
+"""The operators of a Llama in C++, one by one, in float32: for a step that has another's too."""
 
 from __future__ import annotations
 

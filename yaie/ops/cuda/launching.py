@@ -34,8 +34,7 @@ def launch(file: str | Path, name: str, dtype: torch.dtype, *arguments: Any) -> 
 def call(file: str | Path, name: str, *arguments: Any) -> None:
     """Call the launcher `name` of a file, from `csrc/` if it is relative.
 
-    Raises Unsupported if the tensors are on a GPU and nvcc, or the C++ compiler behind it, is
-    missing.
+    Raises Unsupported if the tensors are on a GPU and nvcc or its C++ compiler is missing.
     """
     try:
         function = launcher(file, name)
