@@ -8,7 +8,7 @@
 // Moves     the weights once: they are what a product of a few tokens costs
 // Oracle    float64, with x rounded likewise, in tests/test_cpp.py
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
-//           has the same bits with any number of tokens beside it. For more than two tiles a panel
+//           has the same bits with any number of tokens beside it. For more than 3 tiles a panel
 //           is unpacked to float32 once. Otherwise the four rows that share a load of x come from
 //           the quarters of the matrix, and so do the next panel's, behind them: a core foresees
 //           four long streams of reads, not four rows in one page. With 4 bits a lane is a row, as
@@ -79,7 +79,7 @@ static inline void each_tile(int64_t count, Tile tile, int64_t first = 0) {
 template <class F>
 static void multiply(const Rows& weights, int64_t rows, const float* x, size_t x_stride,
                      int64_t tokens, int64_t size, float* out, size_t out_stride, float* scratch) {
-    const bool many = tokens > 2 * MOST;
+    const bool many = tokens > 3 * MOST;
     const Rows wide{(const uint8_t*)scratch, size * 4, rows - 1};
     for (int64_t r = 0; many && r < rows; ++r) widen<F>(weights[r], size, scratch + r * size);
     each_tile<MOST>(tokens, [&](int64_t t, auto m) {
@@ -216,7 +216,7 @@ struct Multiplier {
     // Returns its rows: of all quarters of the part, or neighbors.
     Rows panel(const Part& part, int64_t panel, int64_t from, int64_t count, float* out) {
         Rows weights{part.data, 0, part.rows - 1, panel * PANEL};
-        if (count <= 2 * MOST && part.kind <= Q8_0::KIND)
+        if (count <= 3 * MOST && part.kind <= Q8_0::KIND)
             weights.first /= 4, weights.apart = panels(part.rows) * PANEL / 4, weights.along = 1;
         WeightFormat::with(part.kind, [&](auto f) {
             using F = decltype(f);
