@@ -133,7 +133,7 @@ PLANTED = {
         "store_rows<T, DIM>(flash",
         "mbarrier_arrive(&q_empty[count % Q_STAGES]);\n            store_rows<T, DIM>(flash",
         "load_queries|arrive|wait",
-        "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 384",
+        "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 385",
     ),
     "no fence after the output": (
         "fence_proxy_async();  // before TMA overwrites the output's place", "",

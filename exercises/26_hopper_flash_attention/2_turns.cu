@@ -1,5 +1,5 @@
 // Exercise 26.2: Turns of the consumers.
-// Your parts begin in lines 146, 151, 163, 223, 233 and 275 of this file.
+// Your parts begin in lines 155, 160, 172, 235, 245 and 286 of this file.
 //
 // The kernel computes the right numbers, but its consumers start products whenever they can. Let
 // them take turns: in its turn a consumer starts the two products of a tile and nothing else, then
@@ -49,7 +49,7 @@ struct Sizes {
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
     static constexpr int Q_STAGES = DIM > 128 ? 1 : 2;  // for queries
-    static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;
+    static constexpr int BARRIERS = 2 * STAGES + 3 * Q_STAGES + 1;
     static constexpr int SHARED = (Q_STAGES * Q_TILE + STAGES * KV_TILE) * 2 + BARRIERS * 8 +
                                   Q_STAGES * (int)sizeof(Work);
 };
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     T* ring = q_tiles + Q_STAGES * Size::Q_TILE;
     uint64_t* full = reinterpret_cast<uint64_t*>(ring + STAGES * Size::KV_TILE);
     uint64_t *empty = full + STAGES, *q_full = empty + STAGES, *q_empty = q_full + Q_STAGES;
-    uint64_t* tail = q_empty + Q_STAGES;
+    uint64_t *found = q_empty + Q_STAGES, *tail = found + Q_STAGES;
     Work* works = reinterpret_cast<Work*>(tail + 1);  // of the queries in each stage
     int lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         }
         for (int i = 0; i < Q_STAGES; ++i) {
             mbarrier_init(&q_full[i], 1);
-            mbarrier_init(&q_empty[i], CONSUMERS * WARP_GROUP);
+            mbarrier_init(&q_empty[i], CONSUMERS * WARP_GROUP + 1);
+            mbarrier_init(&found[i], 1);
         }
         mbarrier_init(tail, 1);
         fence_mbarrier_init();
@@ -85,29 +86,42 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
 
     int load = 0;   // tiles of keys and of values so far: load % STAGES is its stage of the ring
     int count = 0;  // pieces of work so far
-    if (threadIdx.x < WARP_GROUP) {  // the producer, of which one warp is enough
+    if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        if (threadIdx.x >= WARP) return;
-        int tails = 0;
-        for (int round = 0; round * gridDim.x < all; ++round) {
-            // To and fro, so that no thread block always gets the longest of a round.
-            int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-            if (index >= all) continue;
-            Work found = find_work(flash, index, Size::HEIGHT, KEYS);
-            if (found.rows <= 0) continue;
-            int q_stage = count % Q_STAGES;
-            mbarrier_wait(&q_empty[q_stage], count++ / Q_STAGES % 2 ^ 1);  // at first immediately
-            __syncwarp();  // all lanes have read what was there
-            if (lane == 0) works[q_stage] = found;
-            __syncwarp();
-            const Work& work = works[q_stage];  // read there, as the producer has few registers
-            if (lane == 0) {
+        // One thread finds the next work and loads its queries. That takes long: divisions, and a search
+        // in global memory. So a warp of its own loads the keys and values meanwhile.
+        if (threadIdx.x == WARP) {
+            for (int round = 0; round * gridDim.x < all; ++round) {
+                // To and fro, so that no thread block always gets the longest of a round.
+                int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+                if (index >= all) continue;
+                Work work = find_work(flash, index, Size::HEIGHT, KEYS);
+                if (work.rows <= 0) continue;
+                int q_stage = count % Q_STAGES;
+                mbarrier_wait(&q_empty[q_stage], count++ / Q_STAGES % 2 ^ 1);  // at first immediately
+                works[q_stage] = work;
+                mbarrier_arrive(&found[q_stage]);
                 if (work.tiles > 0)
                     load_queries<T, DIM, CONSUMERS>(q_tiles + q_stage * Size::Q_TILE, maps.q,
                                                     &q_full[q_stage], work);
                 else
                     mbarrier_arrive(&q_full[q_stage]);
             }
+            int q_stage = count % Q_STAGES;
+            mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);
+            works[q_stage].head = -1;
+            mbarrier_arrive(&found[q_stage]);
+            mbarrier_arrive(&q_full[q_stage]);
+        }
+        if (threadIdx.x >= WARP) return;
+        int tails = 0;
+        for (;; ++count) {
+            int q_stage = count % Q_STAGES;
+            mbarrier_wait(&found[q_stage], count / Q_STAGES % 2);
+            Work work = works[q_stage];  // in registers, so that little is computed per tile
+            __syncwarp();                // all lanes have read it
+            if (lane == 0) mbarrier_arrive(&q_empty[q_stage]);
+            if (work.head < 0) return;
             for (int i = 0; i < 2 * work.tiles; ++i, ++load) {
                 // In the order of use: k0, k1, v0, k2, v1, ...
                 bool values = i > 0 && (i % 2 == 0 || i == 2 * work.tiles - 1);
@@ -125,11 +139,6 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 if (lane == 0) mbarrier_arrive(&full[stage]);
             }
         }
-        int q_stage = count % Q_STAGES;
-        mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);
-        __syncwarp();  // after the last lane has read the work that was there
-        if (lane == 0) works[q_stage].head = -1, mbarrier_arrive(&q_full[q_stage]);
-        return;
     }
     increase_registers<Size::REGISTERS>();
     // Broadcast to the warp, so that ptxas computes descriptors in registers that all lanes share.
@@ -201,10 +210,13 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 softmax.mask(scores, tile * KEYS);
         };
         int tiles = own_tiles(work), end = load + 2 * work.tiles;
-        auto finish = [&] {
-            store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
+        auto given_back = [&] {
             fence_proxy_async();  // before TMA overwrites the output's place
             mbarrier_arrive(&q_empty[count % Q_STAGES]);
+        };
+        auto finish = [&] {
+            store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer,
+                               given_back);
         };
         if (tiles > 0) {
             if (!begun) {
@@ -237,11 +249,10 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 release(load + 1);
                 mask(tile);
                 bool raised = softmax.raise(scores, factors);
-                softmax.weigh(scores);
-                softmax.settle();
                 wgmma_wait<0>();
                 release(load + 2);
                 if (raised) rescale(out, factors);
+                softmax.weigh(scores);
                 pack<T, KEYS>(weights, scores);
             }
             ++load;

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
         wgmma_wait<0>();
         release(tile * 2 + 1);
     }
-    store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, 1 + consumer);
+    store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, 1 + consumer, [] {});
 }
 
 template <typename T, int DIM>

@@ -109,11 +109,6 @@ struct Softmax {
             total[i / 2 % 2] += scores[i];
         }
     }
-    // Computes all weights before what comes next: ptxas would move exponentials past a wait for
-    // products that do not need them. It cannot move them past a branch that needs their sums.
-    __device__ __forceinline__ void settle() const {
-        if (total[0] + total[1] < 0.0f) __trap();  // never
-    }
 };
 
 template <int COUNT>
@@ -138,10 +133,18 @@ __device__ __forceinline__ void pack(uint32_t (&weights)[KEYS / 16][4],
 // What a thread block does at a time: one head of a sequence's queries from first_row on.
 struct Work {
     Sequence sequence;
-    int head;   // -1: there is no more work
-    int rows;   // queries: at most as many as the tile has; none if it is empty
-    int tiles;  // of keys that at least one of them sees
+    int head;  // -1: there is no more work
+    int kv_head;
+    int rows;      // queries: at most as many as the tile has; none if it is empty
+    int tiles;     // of keys that at least one of them sees
+    int last_box;  // the first key of the last box
 };
+
+// Keys that one copy brings: those of a tile, or of a block of the cache.
+template <typename T>
+__host__ __device__ int box_height(const Flash<T>& flash, int keys_per_tile) {
+    return flash.block_tables ? min(flash.block_size, keys_per_tile) : keys_per_tile;
+}
 
 // Number `index` of them. All tiles of HEADS_TOGETHER heads come before the next heads: more would
 // have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
@@ -155,6 +158,7 @@ __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys
     Work work;
     work.sequence = find_sequence(flash, tiles_q - 1 - within / width, height);
     work.head = group * HEADS_TOGETHER + within % width;
+    work.kv_head = work.head / flash.group();
     int queries = work.sequence.num_queries, &first = work.sequence.first_row;
     int groups_after = (flash.heads - 1) / HEADS_TOGETHER - group;
     if ((groups_after * flash.batch + work.sequence.number) % 2 && first < queries)
@@ -162,6 +166,8 @@ __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys
     work.rows = min(height, queries - first);
     work.tiles =
         ceil_div(work.sequence.seen_by(first + work.rows - 1, flash.causal), keys_per_tile);
+    int box = box_height(flash, keys_per_tile);
+    work.last_box = (work.sequence.num_keys - 1) / box * box;
     return work;
 }
 
@@ -187,29 +193,28 @@ struct RowMaps {
 template <typename T, int DIM, int KEYS, bool TOGETHER = false>
 __device__ __forceinline__ void load_tile(T* to, const RowMaps& maps, uint64_t* full,
                                           const Flash<T>& flash, const Work& work, int first) {
-    int lane = threadIdx.x % WARP, kv_head = work.head / flash.group();
-    int height = flash.block_tables ? min(flash.block_size, KEYS) : KEYS, boxes = KEYS / height;
+    constexpr int PARTS = DIM / LINE;
+    int lane = threadIdx.x % WARP, height = box_height(flash, KEYS);
     auto row_at = [&](int down) {
-        int key = min(first + down, (work.sequence.num_keys - 1) / height * height);
-        return work.sequence.place(key, flash.block_size);
+        return work.sequence.place(min(first + down, work.last_box), flash.block_size);
     };
     if (lane == 0) mbarrier_arrive_expect(full, KEYS * DIM * 2);
     __syncwarp();
     if constexpr (TOGETHER) {
-        int row = lane < boxes ? row_at(lane * height) : 0;
+        bool loads = lane * height < KEYS;
+        int row = loads ? row_at(lane * height) : 0;
         int distance = row - __shfl_sync(ALL_LANES, row, 0);
-        if (__all_sync(ALL_LANES, lane >= boxes || distance == lane * height)) {
-            if (lane == 0) tma_load(to, maps.tile, full, 0, 0, 0, row / 8, kv_head);
-        } else if (lane < boxes) {
-            tma_load(to + lane * height * DIM, maps.box, full, 0, 0, 0, row / 8, kv_head);
+        if (__all_sync(ALL_LANES, !loads || distance == lane * height)) {
+            if (lane == 0) tma_load(to, maps.tile, full, 0, 0, 0, row / 8, work.kv_head);
+        } else if (loads) {
+            tma_load(to + lane * height * DIM, maps.box, full, 0, 0, 0, row / 8, work.kv_head);
         }
     } else {
+        int part = lane % PARTS;
 #pragma unroll 1  // the producer has few registers
-        for (int i = lane; i < boxes * (DIM / LINE); i += WARP) {
-            int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
-            tma_load(to + (part * KEYS + down) * LINE, maps.box, full, part * LINE, kv_head,
+        for (int down = lane / PARTS * height; down < KEYS; down += WARP / PARTS * height)
+            tma_load(to + (part * KEYS + down) * LINE, maps.box, full, part * LINE, work.kv_head,
                      row_at(down));
-        }
     }
 }
 
@@ -231,10 +236,11 @@ __device__ __forceinline__ void zero_values(T* tile, int first_row, int thread, 
 
 // Divide the sums of a warp group by their totals and store them, through the place of its queries,
 // in 16 bytes per lane. Its threads meet at named barrier `barrier`. `row` is its first in the tile.
-template <typename T, int DIM, int KEYS>
+// Each thread calls given_back() when it has read the place, before its stores.
+template <typename T, int DIM, int KEYS, typename GivenBack>
 __device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& work, T* place,
                                            const float (&out)[DIM / 2], const Softmax<KEYS>& softmax,
-                                           int row, int barrier) {
+                                           int row, int barrier, GivenBack given_back) {
     int thread = threadIdx.x % WARP_GROUP, lane = thread % WARP, first = thread / WARP * 16;
     int64_t begin = work.sequence.first_query + work.sequence.first_row + row;
     float factors[2];
@@ -262,12 +268,21 @@ __device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& wo
                     pack2<T>(held[6] * factors[1], held[7] * factors[1]));
     }
     __syncwarp();
-    for (int i = lane; i < 16 * (DIM / 8); i += WARP) {
-        int mine = first + i / (DIM / 8), chunk = i % (DIM / 8);
-        if (row + mine < work.rows && chunk * 8 < flash.head_dim)
-            store16(flash.out + ((begin + mine) * flash.heads + work.head) * flash.head_dim + chunk * 8,
-                    load16(place + chunk / 8 * ROWS * LINE + mine * LINE + (chunk % 8 ^ mine % 8) * 8));
+    constexpr int CHUNKS = DIM / 8, STEP = WARP / CHUNKS;  // in a row; rows at a time
+    int chunk = lane % CHUNKS, top = first + lane / CHUNKS;
+    uint4 rows[16 / STEP];
+#pragma unroll
+    for (int i = 0; i < 16 / STEP; ++i) {
+        int line = top + i * STEP;
+        rows[i] = *reinterpret_cast<const uint4*>(place + chunk / 8 * ROWS * LINE + line * LINE +
+                                                  (chunk % 8 ^ line % 8) * 8);
     }
+    given_back();
+    if (chunk * 8 >= flash.head_dim) return;
+    T* to = flash.out + ((begin + top) * flash.heads + work.head) * flash.head_dim + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < 16 / STEP; ++i, to += (int64_t)STEP * flash.heads * flash.head_dim)
+        if (row + top + i * STEP < work.rows) __stcs(reinterpret_cast<uint4*>(to), rows[i]);
 }
 
 // ---------------------------------------------------------------------------------- launching
@@ -310,7 +325,7 @@ template <typename T>
 cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys, bool together = false) {
     int block_size = flash.block_tables ? flash.block_size : keys;
     if (block_size % 8 || (keys % block_size && block_size % keys)) return cudaErrorInvalidValue;
-    int height = min(block_size, keys), dim = flash.head_dim;
+    int height = box_height(flash, keys), dim = flash.head_dim;
     cudaError_t error =
         make_map(&maps->q, flash.q, flash.tokens, flash.heads, dim, flash.q_stride, ROWS);
     if (error != cudaSuccess) return error;

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(WARP_GROUP)
         wgmma_wait<0>();
         __syncthreads();  // all warps are done with the tiles
     }
-    store_rows<T, DIM>(flash, work, q_tile, out, softmax, 0, 1);
+    store_rows<T, DIM>(flash, work, q_tile, out, softmax, 0, 1, [] {});
 }
 
 template <typename T, int DIM, int KEYS>

@@ -169,7 +169,12 @@ WHOLE = """__device__ __forceinline__ uint64_t advance_64(uint64_t descriptor, i
     return descriptor + (bytes >> 4);
 }
 """
-SETTLE = "                softmax.settle();\n"
+WEIGHTS = "                softmax.weigh(scores);\n"
+GIVEN_BACK = """                wgmma_wait<0>();
+                release(load + 2);
+                if (raised) rescale(out, factors);
+"""
+KEPT = {GIVEN_BACK + WEIGHTS: WEIGHTS + GIVEN_BACK}
 KEYS = "KEYS = (WIDE ? 160 : 128) / (DIM > 128 ? 2 : 1);"
 BOUNDS, BLOCKS = "(Sizes<DIM, WIDE>::THREADS, 1)", "int blocks = min(sms, all);"
 
@@ -237,9 +242,8 @@ VARIANTS = {
         "pingpong, turns that end after the scores": {
             GIVEN: "", V_TILE: GIVEN + V_TILE},
         "pingpong, tiles skipped": {SKIPPED: SKIPPED.replace("== 2", "== 0")},
-        "pingpong, weights after the products": {SETTLE: "",
-                                                 "wgmma_wait<1>();": "wgmma_wait<0>();"},
-        "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
+        "pingpong, weights after the products": {"wgmma_wait<1>();": "wgmma_wait<0>();"},
+        "pingpong, values given back after the weights": KEPT,
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
         "pingpong, scores begun when the output is stored": LATER,
         "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
@@ -253,7 +257,7 @@ VARIANTS = {
         "pingpong, no tile skipped": {SKIPPED: SKIPPED.replace("== 2", "== 3")},
         "pingpong, scores begun when the output is stored": LATER,
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
-        "pingpong, wherever ptxas puts the weights": {SETTLE: ""},
+        "pingpong, values given back after the weights": KEPT,
         "pingpong, 4 consumers, tiles of 64 keys": consumers_64(64, 4, 32, 112),
         "pingpong, 2 thread blocks, tiles of 64 keys": TWO_BLOCKS,
         "pingpong, 2 thread blocks, no turns": TWO_BLOCKS | TURNS,
