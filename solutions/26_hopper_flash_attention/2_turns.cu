@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         for (;; ++count) {
             int q_stage = count % Q_STAGES;
             mbarrier_wait(&found[q_stage], count / Q_STAGES % 2);
+            if (works[q_stage].head < 0) return;
             Work work = works[q_stage];  // in registers, so that little is computed per tile
             __syncwarp();                // all lanes have read it
             if (lane == 0) mbarrier_arrive(&q_empty[q_stage]);
-            if (work.head < 0) return;
             for (int i = 0; i < 2 * work.tiles; ++i, ++load) {
                 // In the order of use: k0, k1, v0, k2, v1, ...
                 bool values = i > 0 && (i % 2 == 0 || i == 2 * work.tiles - 1);
