@@ -42,6 +42,40 @@ def test_a_launcher_compiled_apart_reports_the_same(kernels, name):
     assert list(apart._libraries) == [f"run_{name}"], "only this one was compiled"
 
 
+INSTANCES = """
+#include <cuda_runtime.h>
+template <int N> __global__ void add(float* x) { x[threadIdx.x] += N; }
+template <int N> cudaError_t add_twice(float* x, cudaStream_t stream) {
+    add<N><<<1, 32, 0, stream>>>(x);
+    add<10 * N><<<1, 32, 0, stream>>>(x);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t add_f32(float* x, int n, cudaStream_t stream) {
+    if (n == 1) return add_twice<1>(x, stream);
+    return n == 2 ? add_twice<2>(x, stream) : add_twice<3>(x, stream);
+}
+"""
+
+
+def test_only_the_instances_that_are_launched_are_compiled(tmp_path) -> None:
+    """The second launch of n = 2 is missing when the first has run: tensors are as before then."""
+
+    def added(n: int) -> tuple[float, set[int]]:
+        x = torch.zeros(32)
+        module.add_f32(x, n)
+        assert module.report.clean and bool((x == x[0]).all())
+        text = module._libraries["add_f32"].built.path.read_bytes()
+        return float(x[0]), {n for n in (1, 2, 3, 10, 20, 30) if b"_Z3addILi%dEEvPf" % n in text}
+
+    module = Module(INSTANCES, tmp_path / "all.cu", checked=True, apart=True)
+    assert added(1) == (11, {1, 2, 3, 10, 20, 30}), "nothing is known of this launcher yet"
+    module = Module(INSTANCES, tmp_path / "some.cu", checked=True, apart=True)
+    assert [added(1), added(2), added(1)] == [(11, {1, 10}), (22, {2, 20}), (11, {1, 10})]
+    source = INSTANCES + "__device__ int kept = 0;"
+    module = Module(source, tmp_path / "state.cu", checked=True, apart=True)
+    assert added(1)[1] == {1, 2, 3, 10, 20, 30}, "libraries would not share the variable"
+
+
 def test_naive_transpose(kernels):
     line = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
     store, load = line.access("global", "store"), line.access("global", "load")

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
@@ -113,6 +113,11 @@ class CompileError(RuntimeError):
 
 # Appended to a source: the compiler checks all of it, then drops what this launcher does not reach.
 _ONLY = 'extern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
+# Put before it: the only launches of which the kernel is compiled, see include/emulator/launch.h.
+_LAUNCHES = """template <> struct emulator::Launches<void> {{
+    static constexpr bool has(uint64_t number) {{ return {0}; }}
+}};
+"""
 
 
 def compile(source: str, path: str | Path, checked: bool, launcher: str = "") -> Path:
@@ -132,9 +137,16 @@ def compile(source: str, path: str | Path, checked: bool, launcher: str = "") ->
     return build(source, path, checked, launcher).path
 
 
-def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> Built:
+def build(
+    source: str,
+    path: str | Path,
+    checked: bool,
+    launcher: str = "",
+    launches: Collection[int] = (),
+) -> Built:
     """As `compile`, and tells what it took.
 
+    With `launches`, only of these the kernels are compiled, unless there is a library of all.
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
@@ -147,7 +159,17 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
     if launcher:
         code += _ONLY.format(launcher)
         options.append("-fwhole-program")
-    key = content_hash(code, _headers(), compiler_version(), str(options))
+
+    def named(code: str) -> Path:
+        key = content_hash(code, _headers(), compiler_version(), str(options))
+        return _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
+
+    target = named(code)
+    if launches and not target.exists():
+        wanted = " || ".join(f"number == {number}u" for number in sorted(launches))
+        head, rest = code.split("\n", 1)
+        code = f"{head}\n{_LAUNCHES.format(wanted)}{rest}"
+        target = named(code)
 
     def compile_in(folder: Path) -> Path:
         search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
@@ -166,7 +188,6 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
             note.write_text(found)
         return built
 
-    target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
     note = target.with_suffix(".warnings")
     with workers() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]

@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.shared import SharedArray, shared_arrays, static_bytes
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
+from yaie.emulator.text import hide
 
 GAP = 1 << 20  # unused bytes between two arguments
 EDGE = 1 << 23  # before the first and after the last
@@ -33,6 +34,9 @@ EDGE = 1 << 23  # before the first and after the last
 _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
+_first_launches: dict[str, frozenset[int]] = {}  # of a launcher's first call, in the last module
+# Variables of a file on the device, which its libraries would not share.
+_DEVICE_VARIABLE = re.compile(r"__(?:device|constant|managed)__\b[^;(){}]*[;={]")
 ALIGNMENT = 512  # as cudaMalloc gives it
 
 
@@ -48,6 +52,11 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _left_out(stopped: runtime.RawFailure | None) -> bool:
+    """Whether a call has ended at a launch whose kernel its library was compiled without."""
+    return stopped is not None and runtime.KINDS[stopped.kind] == "left_out"
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,9 @@ class Module:
     Args:
         apart: compile each launcher alone. The first call compiles its launcher; the first call of
             a second launcher compiles it and those for its other dtypes in parallel. A file of
-            which one is called is ready sooner, but each has its own `__device__` variables.
+            which one is called is ready sooner, but each has its own `__device__` variables. In
+            checked mode, of a launcher that another module has called, only the instances of
+            kernels are compiled that it launches: first those of its first call there.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
@@ -89,6 +100,8 @@ class Module:
             raise ValueError(f"{path} {no_launcher(source)}")
         self.kernels = rewrite(source, path).kernels
         self._libraries: dict[str, Library] = {}  # by launcher
+        self._called: set[str] = set()
+        self._selects = apart and checked and not _DEVICE_VARIABLE.search(hide(source))
         self.built: Built | None = None
         if not apart:
             whole = self._load("")
@@ -114,8 +127,10 @@ class Module:
                 self._libraries.update(zip(wanted, pool.map(self._load, wanted), strict=True))
         return self._libraries[name]
 
-    def _load(self, launcher: str) -> Library:
-        built = build(self.source, self.path, self.checked, launcher)
+    def _load(self, launcher: str, launches: Collection[int] = ()) -> Library:
+        if self._selects:
+            launches = launches or _first_launches.get(launcher, ())
+        built = build(self.source, self.path, self.checked, launcher, launches)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
         both = re.search(r"\bextern\s[^;]*__shared__", self.source)  # static and dynamic
@@ -136,9 +151,17 @@ class Module:
                 'cannot run any; start processes with multiprocessing\'s "spawn", or before kernels'
             )
         library = self._library(launcher.name)
-        with _one_call:
-            error, stopped, memories = self._run(library, launcher, arguments)
-            refused = runtime.refusal() if error else None
+        while True:
+            with _one_call:
+                error, stopped, memories = self._run(library, launcher, arguments)
+                refused = runtime.refusal() if error else None
+                launches = runtime.launches()
+            if not _left_out(stopped):
+                break
+            library = self._libraries[launcher.name] = self._load(launcher.name, launches)
+        if launches and launcher.name not in self._called:
+            self._called.add(launcher.name)
+            _first_launches[launcher.name] = launches
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             told = describe(stopped, lines, memories)
@@ -168,6 +191,9 @@ class Module:
                 error = runtime.call(launcher, library.loaded, checker.arguments, library.static)
                 stopped = runtime.failure()
                 # A launch that was refused is a fault, even if the launcher does not tell.
+                if _left_out(stopped):
+                    checker.forget()
+                    return error, stopped, memories
                 self.report = checker.report(stopped or (None if error else runtime.refusal()))
                 overrun = ""
         else:
@@ -257,6 +283,11 @@ class Checker:
         del self._anchor
         self._arena.madvise(mmap.MADV_DONTNEED)  # gives its memory back
         _past_arenas.append(self._arena)
+
+    def forget(self) -> None:
+        """Leave tensors as they were, and drop what was printed: the launcher is called anew."""
+        self._written.clear()
+        runtime.printed()
 
     def report(self, stopped: runtime.RawFailure | None) -> Report:
         """What the checker noted; before the call is left."""

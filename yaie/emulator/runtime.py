@@ -24,7 +24,7 @@ KINDS = (
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
     *("pending_copy", "conversion", "shift", "same_value", "interrupted", "launcher_fault"),
     *("missing_return", "refused", "mbarrier", "barrier_count", "transaction_bytes"),
-    *("missing_fence", "warp_group", "pending_registers", "register_budget", "cluster"),
+    *("missing_fence", "warp_group", "pending_registers", "register_budget", "cluster", "left_out"),
 )
 MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")
@@ -76,6 +76,7 @@ def library() -> ctypes.CDLL:
             "emulator_failure": (c_int, [POINTER(RawFailure)]),
             "emulator_static_shared": (None, [c_char_p, c_size_t]),
             "emulator_refusal": (c_int, [POINTER(RawFailure)]),
+            "emulator_launches": (c_size_t, [POINTER(u64), c_size_t]),
             "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
         },
     )
@@ -188,6 +189,14 @@ def refusal() -> RawFailure | None:
     """
     raw = RawFailure()
     return raw if library().emulator_refusal(ctypes.byref(raw)) else None
+
+
+def launches() -> frozenset[int]:
+    """The launches of the last call, by number; those of one instance of a template are one."""
+    size = library().emulator_launches(None, 0)
+    found = (u64 * size)()
+    library().emulator_launches(found, size)
+    return frozenset(found)
 
 
 def printed() -> str:

@@ -14,7 +14,7 @@ enum class Kind : int {
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
     assertion, trap, pending_copy, conversion, shift, same_value, interrupted, launcher_fault,
     missing_return, refused, mbarrier, barrier_count, transaction_bytes, missing_fence, warp_group,
-    pending_registers, register_budget, cluster,
+    pending_registers, register_budget, cluster, left_out,
 };
 
 enum class Memory : int { none, global, shared, module };

@@ -36,6 +36,7 @@ constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish befo
 
 pthread_mutex_t launch_mutex = PTHREAD_MUTEX_INITIALIZER;  // one launch at a time
 int last_error = 0;
+std::vector<uint64_t> launches;  // of the call's launches
 
 pthread_mutex_t failure_mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_failed = false;
@@ -207,6 +208,7 @@ void set_error(int error) {
 void forget_errors() {
     has_failed = false;
     last_error = 0;
+    launches.clear();
     forget_refusals();
 }
 
@@ -274,6 +276,11 @@ int emulator_launch(const Launch* launch) {
     }
     Lock lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
+    launches.push_back(launch->instance);
+    if (!launch->body) {
+        grid_failed(failure_at(Kind::left_out, 98, __builtin_return_address(0)));
+        return last_error;
+    }
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
     wanted_cluster = launch->cluster;
@@ -358,6 +365,12 @@ void emulator_configure(int order, uint64_t seed, double time_limit, int cores,
 int emulator_failure(Failure* failure) {
     if (has_failed) *failure = first_failure;
     return has_failed;
+}
+
+// Which launches there were in the last call; returns how many.
+size_t emulator_launches(uint64_t* to, size_t size) {
+    for (size_t i = 0; i < launches.size() && i < size; ++i) to[i] = launches[i];
+    return launches.size();
 }
 
 // Moves what kernels printed into `to`; returns its length.

@@ -12,7 +12,7 @@ namespace emulator {
 struct Launch {
     uint3 grid, thread_block;
     size_t shared_bytes;
-    void (*body)(void* arguments);  // runs one thread of the kernel
+    void (*body)(void* arguments);  // runs one thread of the kernel; null: it was left out
     void* arguments;
     size_t arguments_size;
     const char* file;  // an address that identifies the file
@@ -22,6 +22,7 @@ struct Launch {
     uint3 cluster;     // those that reach each other's shared memory, and run together in any launch
     bool has_cluster;  // the launch says so itself
     uint32_t together;  // how many clusters run together though none waits for another; 0: one
+    uint64_t instance;  // which launch, of which instance of its launcher's templates
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.

@@ -99,8 +99,9 @@ inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 #define cudaFuncSetAttribute(...) emulator::set_attribute(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
 
 namespace emulator {
-template <class Kernel>
-cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute, int value) {
+template <class Kernel>  // inline, so that a kernel is not compiled only to be named here
+EMULATOR_INLINE cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute,
+                                          int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     return (cudaError_t)emulator_allow_shared(&this_file, text, (size_t)value);
 }
