@@ -12,7 +12,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# jsonschema, which nbformat imports, would build parsers of foreign addresses: 2 s per process.
+# jsonschema, which nbformat imports, would build parsers of international URLs: 2 s per process.
 sys.modules.setdefault("rfc3987_syntax", None)
 # What tests expect is what a CPU computes, in float32; those that want a GPU name it.
 os.environ.setdefault("YAIE_DEVICE", "cpu")

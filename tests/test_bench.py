@@ -59,7 +59,7 @@ class FakeClock:
 
 
 class OnceClock(FakeClock):
-    """It calls once what takes seconds emulated; whether that is right is found elsewhere."""
+    """It calls each function once: emulated, a call takes seconds, and other tests check it."""
 
     def times(self, call, count):
         known = any(call is other for other, _ in self.log)

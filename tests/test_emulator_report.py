@@ -58,7 +58,7 @@ extern "C" cudaError_t add_f32(float* x, int n, cudaStream_t stream) {
 
 
 def test_only_the_instances_that_are_launched_are_compiled(tmp_path) -> None:
-    """The second launch of n = 2 is missing when the first has run: tensors are as before then."""
+    """With n = 2 the second launch is missing after the first has run, so tensors are restored."""
 
     def added(n: int) -> tuple[float, set[int]]:
         x = torch.zeros(32)
@@ -68,7 +68,7 @@ def test_only_the_instances_that_are_launched_are_compiled(tmp_path) -> None:
         return float(x[0]), {n for n in (1, 2, 3, 10, 20, 30) if b"_Z3addILi%dEEvPf" % n in text}
 
     module = Module(INSTANCES, tmp_path / "all.cu", checked=True, apart=True)
-    assert added(1) == (11, {1, 2, 3, 10, 20, 30}), "nothing is known of this launcher yet"
+    assert added(1) == (11, {1, 2, 3, 10, 20, 30}), "no module has called this launcher yet"
     module = Module(INSTANCES, tmp_path / "some.cu", checked=True, apart=True)
     assert [added(1), added(2), added(1)] == [(11, {1, 10}), (22, {2, 20}), (11, {1, 10})]
     source = INSTANCES + "__device__ int kept = 0;"

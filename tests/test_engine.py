@@ -457,7 +457,7 @@ def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(make_engine, workloa
     check_whole(engine)
 
 
-def test_an_abort_amid_another_waits_for_its_end(make_engine, monkeypatch):
+def test_an_abort_during_another_waits_for_its_end(make_engine, monkeypatch):
     """Both would put the same second block into the tree, and one of the nodes would be lost."""
     engine = make_engine(block_size=4)
     params = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)

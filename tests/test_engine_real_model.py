@@ -139,7 +139,7 @@ def check(answer: Answer, got: list[int], name: str) -> None:
     )
 
 
-def test_transformers_still_says_so(oracle, answers):
+def test_transformers_answers_as_kept(oracle, answers):
     names = list(answers) if ALL else ["chat in turns", "joined emoji"]
     for name, answer in ask(oracle, {name: answers[name].prompt for name in names}).items():
         check(answers[name], answer.tokens, name)

@@ -164,7 +164,7 @@ def test_a_prompt_is_scored_as_the_model_does(model, tokenizer, overlap, num_blo
 
 
 def test_an_end_token_that_the_model_lacks_is_not_forbidden(model, tokenizer, monkeypatch):
-    """As of a tokenizer with tokens added for which the model was not made larger."""
+    """A tokenizer may have added tokens for which the model was not made larger."""
     monkeypatch.setattr(tokenizer, "eos_token_id", model.config.vocab_size)
     engine = make(model, tokenizer)
     engine.add_request([5], SamplingParams(max_tokens=3, min_tokens=2))
@@ -173,7 +173,7 @@ def test_an_end_token_that_the_model_lacks_is_not_forbidden(model, tokenizer, mo
 
 
 def test_a_prompt_is_scored_again_for_a_request_of_the_same_id(model, tokenizer):
-    """What the cache holds of the first would have no log-probabilities."""
+    """The first one's blocks in the cache would have no log-probabilities."""
     engine = make(model, tokenizer)
     outputs = []
     for _ in range(2):

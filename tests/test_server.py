@@ -185,7 +185,7 @@ def test_logprobs_of_a_completion_are_the_models_streamed_or_not(client, referen
         best = want.topk(3)
         top = dict(zip(map(text, best.indices.tolist()), best.values.tolist(), strict=True))
         assert whole.token_logprobs[number] == pytest.approx(float(want[token]), abs=1e-4)
-        top[text(token)] = float(want[token])  # OpenAI tells that of the chosen token in any case
+        top[text(token)] = float(want[token])  # as at OpenAI, also the chosen token
         assert whole.top_logprobs[number] == pytest.approx(top, abs=1e-4)
         likeliest += int(want.argmax()) == token
         check_offset(reference, choice, answer.token_ids[:number], number)

@@ -10,9 +10,9 @@
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
 //           has the same bits with any number of tokens beside it. For more than 3 tiles a panel
 //           is unpacked to float32 once. Otherwise the four rows that share a load of x come from
-//           the quarters of the matrix, and so do the next panel's, behind them: a core foresees
-//           four long streams of reads, not four rows in one page. With 4 bits a lane is a row, as
-//           one instruction multiplies 4 × LANES bytes; there the sum of a group is exact.
+//           the quarters of the matrix, and the next four follow right behind them: a core
+//           prefetches four long streams, but not four rows in one page. With 4 bits a lane is a
+//           row, as one instruction multiplies 4 × LANES bytes; sums of groups are exact.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -35,11 +35,11 @@ struct Room {
     }
 };
 
-// Rows that are multiplied four at a time: neighbors, unless `apart` and `along` say otherwise.
+// Rows that are multiplied four at a time: these four lie `apart` rows from each other.
 struct Rows {
     const uint8_t* data;
     int64_t stride, last;  // bytes from one row to the next, and the row that ends the matrix
-    int64_t first = 0, apart = 1, along = 4;
+    int64_t first = 0, apart = 1, along = 4;  // along: from four rows to the next four
     int64_t place(int64_t n) const { return first + n % 4 * apart + n / 4 * along; }
     const uint8_t* operator[](int64_t n) const { return data + std::min(place(n), last) * stride; }
 };
@@ -153,7 +153,7 @@ struct Grouped {
         return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
     }
 };
-// LANES rows from `from` on, four at a time: words are transposed, the bytes AHEAD are fetched.
+// LANES rows from `from` on, four at a time: transposes their words, and prefetches bytes AHEAD.
 template <class F>
 static void interleave(const Rows& weights, int64_t from, Grouped<F>* groups) {
     for (int64_t first = 0; first < LANES; first += 4) {
@@ -213,7 +213,7 @@ struct Multiplier {
     int64_t rounded_from = -1;
 
     // Multiply panel `panel` of a part by `count` tokens from `from` on, into out [count, WIDTH].
-    // Returns its rows: of all quarters of the part, or neighbors.
+    // Returns where its rows lie: in all quarters of the part, or one after the other.
     Rows panel(const Part& part, int64_t panel, int64_t from, int64_t count, float* out) {
         Rows weights{part.data, 0, part.rows - 1, panel * PANEL};
         if (count <= 3 * MOST && part.kind <= Q8_0::KIND)

@@ -160,7 +160,7 @@ static void multiply_all(Team& team, Room& room, const Matrix& matrix, const flo
         for (int64_t t = 0; t < count; ++t) {
             float *to = out + (block + t) * wide + row, *from = values + t * WIDTH;
             if (finish == GATED) silu_and_mul(from, from, 1, PANEL, 1);
-            auto put = [&](auto runs) {  // of rows without gaps
+            auto put = [&](auto runs) {  // `runs` runs of neighboring rows
                 for (int64_t i = 0; i < runs; ++i) {
                     int64_t at = rows.place(i), end = std::min(at + PANEL / runs, rows.last + 1);
                     for (int64_t n = i; at < end; ++at, n += runs) {

@@ -8,11 +8,11 @@
 //           total, with the bits of add_rms_norm in norm/rms_norm.cu; x is only read.
 // Shapes    x [count], or x, residual, out and total [rows, size] and weight [size]: float32, float16
 //           or bfloat16; whole chunks of 16 bytes, x of at most MOST_BYTES, a row of at most 16 KiB
-// Owns      each thread block: rows, of `size` or of a chunk per thread. Each thread: chunks of
-//           16 bytes of them. It sends these chunks, and adds up those of the other ranks at the
-//           same positions.
-// Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x, with a norm
-//           3 more and the weight
+// Owns      each thread block: rows of `size`; without a norm, rows of one chunk per thread. Each
+//           thread: some 16-byte chunks of these rows. It sends them, and adds up the chunks of the
+//           other ranks at the same positions.
+// Moves     each rank sends (ranks - 1) × the size of x and reads ranks × the size of x; with a
+//           norm it also reads residual and weight, and writes total and out
 // Oracle    sums in the same order, equal in every bit, in tests/test_peers.py
 // Idea      a ring all-reduce takes 2 × (ranks - 1) messages one after the other. For a small x
 //           latency dominates, so each rank sends all of it to all others, in one message.
@@ -73,8 +73,8 @@ static __device__ float row_sum(float value) {
     return warp_sum(lane < blockDim.x / WARP ? per_warp[lane] : 0.0f);
 }
 
-// What becomes of a row of the sum. It replaces x. With a weight it is added to `residual` instead,
-// rounded, and normalized, see norm/rms_norm.cu.
+// What is done with a row of the sum. Without a weight it replaces x; with one it is added to
+// `residual`, rounded, and normalized, as in norm/rms_norm.cu.
 template <typename T>
 struct Norm {
     const T *residual, *weight;
@@ -90,7 +90,7 @@ static __device__ void all_reduce(T* x, const Norm<T>& norm, const Memories& mem
     constexpr int SIZE = Vec<T>::SIZE;
     Memory* own = memories.of[rank];
     unsigned launch = own->launches[blockIdx.x] + 1;
-    int set = launch % 2, begin = blockIdx.x * size, rows = gridDim.x * size;  // apart
+    int set = launch % 2, begin = blockIdx.x * size, rows = gridDim.x * size;  // to the next row
     int first = threadIdx.x * SIZE, step = blockDim.x * SIZE;
 
     for (int row = begin; row < count; row += rows) {
@@ -258,7 +258,7 @@ static cudaError_t check(const T* x, int count) {
     return count < 0 || count > MOST_BYTES / (int)sizeof(T) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-// The same of a sum that is normalized.
+// The same check for a sum that is normalized.
 template <typename T>
 static cudaError_t check(const T* x, const Norm<T>& norm, int rows, int size) {
     if (size % Vec<T>::SIZE || !aligned16(norm.residual, norm.weight, norm.out, norm.total))
@@ -299,8 +299,8 @@ static cudaError_t launch(T* x, const Norm<T>& norm, int rows, int size, cudaStr
     return launch(x, norm, rows * size, size, threads_of<T>(size), stream);
 }
 
-// x, and out and total, of all ranks; `memory` holds one Memory per rank, all 0 at first. Computes
-// `times` all-reduces.
+// x, out and total are those of all ranks; `memory` holds one Memory per rank, all 0 at first.
+// Computes `times` all-reduces.
 template <typename T>
 static cudaError_t launch_rows(T* x, Norm<T> norm, unsigned char* memory, int count, int size,
                                int threads, int ranks, int times, cudaStream_t stream) {

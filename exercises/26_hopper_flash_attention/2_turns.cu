@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        // One thread finds the next work and loads its queries. That takes long: divisions, and a search
-        // in global memory. So a warp of its own loads the keys and values meanwhile.
+        // One thread finds the next work and loads its queries. It takes long: it divides, and
+        // searches global memory. Meanwhile another warp loads the keys and values.
         if (threadIdx.x == WARP) {
             for (int round = 0; round * gridDim.x < all; ++round) {
                 // To and fro, so that no thread block always gets the longest of a round.

@@ -33,6 +33,6 @@ def requests_that_fit(
         shared: at most `prompt`.
 
     Returns:
-        Their number; 0 if the pool is too small for one, or for what is shared.
+        How many requests; 0 if the pool is too small for one, or for the shared tokens.
     """
     raise NotImplementedError("Exercise 28.3: How many requests the memory holds")

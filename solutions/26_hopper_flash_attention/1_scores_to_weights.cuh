@@ -150,7 +150,7 @@ struct Work {
     int last_box;  // the first key of the last box
 };
 
-// Keys that one copy brings: those of a tile, or of a block of the cache.
+// How many keys one copy brings: those of a tile, or those of a block of the cache.
 template <typename T>
 __host__ __device__ int box_height(const Flash<T>& flash, int keys_per_tile) {
     return flash.block_tables ? min(flash.block_size, keys_per_tile) : keys_per_tile;
@@ -246,7 +246,7 @@ __device__ __forceinline__ void zero_values(T* tile, int first_row, int thread, 
 
 // Divide the sums of a warp group by their totals and store them, through the place of its queries,
 // in 16 bytes per lane. Its threads meet at named barrier `barrier`. `row` is its first in the tile.
-// Each thread calls given_back() when it has read the place, before its stores.
+// Each thread calls given_back() after it has read that place and before it stores.
 template <typename T, int DIM, int KEYS, typename GivenBack>
 __device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& work, T* place,
                                            const float (&out)[DIM / 2], const Softmax<KEYS>& softmax,
@@ -278,7 +278,7 @@ __device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& wo
                     pack2<T>(held[6] * factors[1], held[7] * factors[1]));
     }
     __syncwarp();
-    constexpr int CHUNKS = DIM / 8, STEP = WARP / CHUNKS;  // in a row; rows at a time
+    constexpr int CHUNKS = DIM / 8, STEP = WARP / CHUNKS;  // per row; rows per load
     int chunk = lane % CHUNKS, top = first + lane / CHUNKS;
     uint4 rows[16 / STEP];
 #pragma unroll

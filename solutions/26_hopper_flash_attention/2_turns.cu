@@ -23,8 +23,8 @@
 //           head_dim is at most 64; each of its consumers, which are warp groups: 64 of them
 // Moves     q and out once; keys and values once per 128 or 192 queries, straight into shared memory
 // Compiled  128 registers per thread with head_dim 64, else 168, none spilled (ptxas 13.0)
-// Reaches   613 TFLOP/s with 4 sequences of 4,096 tokens, 32 heads of 128, in bfloat16 on an H100: 1.09 of
-//           cuDNN and 0.99 of FlashAttention-3
+// Reaches   613 TFLOP/s without a mask: 4 sequences of 4,096 tokens, 32 heads of 128, bfloat16, an
+//           H100; 1.09 of cuDNN and 0.99 of FlashAttention-3 in that run (26_loads_h100.json)
 // Oracle    attention in float64, in tests/test_flash_kernels.py
 // Idea      the exponentials of a tile take about half as long as its products, on other units. Four
 //           measures keep the tensor cores busy meanwhile:
@@ -35,8 +35,8 @@
 //             one, the other computes weights. Without turns both may do the same at the same time.
 //           - A thread block stays for many tiles. While the consumers store a tile's
 //             output, the queries and keys of the next tile are loaded and multiplied.
-//           - The warp that loads keys and values computes little per tile: nothing that it could
-//             compute once per piece of work, or another warp could. Else loads would come late.
+//           - The warp that loads keys and values computes little per tile, or loads come late:
+//             what all tiles share it computes once, and another warp finds the next work.
 //           Of three consumers, one whose rows see fewer keys than the last row skips the others.
 #include "flash/hopper/tiles.cuh"
 
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        // One thread finds the next work and loads its queries. That takes long: divisions, and a search
-        // in global memory. So a warp of its own loads the keys and values meanwhile.
+        // One thread finds the next work and loads its queries. It takes long: it divides, and
+        // searches global memory. Meanwhile another warp loads the keys and values.
         if (threadIdx.x == WARP) {
             for (int round = 0; round * gridDim.x < all; ++round) {
                 // To and fro, so that no thread block always gets the longest of a round.

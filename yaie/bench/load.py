@@ -158,7 +158,7 @@ def requests_that_fit(
         shared: at most `prompt`.
 
     Returns:
-        Their number; 0 if the pool is too small for one, or for what is shared.
+        How many requests; 0 if the pool is too small for one, or for the shared tokens.
     """
     common = min(shared, prompt - 1) // block_size
     own = blocks_needed(prompt + output - 1, block_size) - common

@@ -37,7 +37,7 @@ class NoPings(logging.Filter):
     jupyter_server gives it milliseconds for seconds, and does all the pinging itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is another one."""
+        """Whether to keep a record: True for all but that warning."""
         return "websocket_ping_timeout" not in record.getMessage()
 
 

@@ -113,7 +113,7 @@ class CompileError(RuntimeError):
 
 # Appended to a source: the compiler checks all of it, then drops what this launcher does not reach.
 _ONLY = 'extern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
-# Put before it: the only launches of which the kernel is compiled, see include/emulator/launch.h.
+# Put before a source: only kernels of these launches are compiled, see include/emulator/launch.h.
 _LAUNCHES = """template <> struct emulator::Launches<void> {{
     static constexpr bool has(uint64_t number) {{ return {0}; }}
 }};
@@ -146,7 +146,7 @@ def build(
 ) -> Built:
     """As `compile`, and tells what it took.
 
-    With `launches`, only of these the kernels are compiled, unless there is a library of all.
+    With `launches`, only the kernels of these are compiled, unless a library with all is there.
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)

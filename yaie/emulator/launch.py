@@ -34,8 +34,8 @@ EDGE = 1 << 23  # before the first and after the last
 _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
-_first_launches: dict[str, frozenset[int]] = {}  # of a launcher's first call, in the last module
-# Variables of a file on the device, which its libraries would not share.
+_first_launches: dict[str, frozenset[int]] = {}  # by launcher, in the last module
+# Variables on the device: libraries of one file would not share them.
 _DEVICE_VARIABLE = re.compile(r"__(?:device|constant|managed)__\b[^;(){}]*[;={]")
 ALIGNMENT = 512  # as cudaMalloc gives it
 
@@ -55,7 +55,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _left_out(stopped: runtime.RawFailure | None) -> bool:
-    """Whether a call has ended at a launch whose kernel its library was compiled without."""
+    """Whether a call has ended at a launch whose kernel was not compiled."""
     return stopped is not None and runtime.KINDS[stopped.kind] == "left_out"
 
 
@@ -76,8 +76,8 @@ class Module:
         apart: compile each launcher alone. The first call compiles its launcher; the first call of
             a second launcher compiles it and those for its other dtypes in parallel. A file of
             which one is called is ready sooner, but each has its own `__device__` variables. In
-            checked mode, of a launcher that another module has called, only the instances of
-            kernels are compiled that it launches: first those of its first call there.
+            checked mode, if another module has called the same launcher, only the kernel instances
+            that it launches are compiled, first those of its first call there.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
@@ -285,7 +285,7 @@ class Checker:
         _past_arenas.append(self._arena)
 
     def forget(self) -> None:
-        """Leave tensors as they were, and drop what was printed: the launcher is called anew."""
+        """Leave tensors as they were, and drop what was printed, before the launcher runs again."""
         self._written.clear()
         runtime.printed()
 

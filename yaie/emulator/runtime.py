@@ -192,7 +192,7 @@ def refusal() -> RawFailure | None:
 
 
 def launches() -> frozenset[int]:
-    """The launches of the last call, by number; those of one instance of a template are one."""
+    """Numbers of the last call's launches; a number stands for one instance of a template."""
     size = library().emulator_launches(None, 0)
     found = (u64 * size)()
     library().emulator_launches(found, size)

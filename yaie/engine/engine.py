@@ -173,7 +173,7 @@ class Engine:
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.
 
-        During a step or another abort it ends with that: a stream may be closed at any time.
+        During a step or another abort the request ends after it: streams close at any time.
         """
         request = self.requests.get(request_id)
         if request is None:
@@ -208,7 +208,7 @@ class Engine:
         """Launch the next step, and read the tokens of those in flight.
 
         A step whose tokens the next one does not have to wait for is left in flight, and a later
-        call returns its tokens. Where the tokens in flight have to be known first, it only reads.
+        call returns its tokens. A call that needs the tokens in flight first only reads them.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
         again, and its requests can be aborted. (A sampler on the host that raises after its draw

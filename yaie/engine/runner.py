@@ -61,7 +61,7 @@ class Runner:
     """Runs the model over the paged cache.
 
     Args:
-        max_num_seqs, max_num_tokens, max_blocks: the most of a step, and blocks of a sequence.
+        max_num_seqs, max_num_tokens, max_blocks: the most per step, and of blocks per sequence.
     """
 
     def __init__(

@@ -176,11 +176,11 @@ class SamplingKernel:
 class FastSampler(SamplingKernel, samples_on_device=True):
     """Chooses the same tokens, but top-p sorts the whole vocabulary only where it has to.
 
-    Usually a few hundred tokens hold a mass of `p`. The 512 most likely are found much faster.
+    Usually a few hundred tokens hold a mass of `p`; finding 512 is faster than a sort.
     """
 
     def sample(self, logits: torch.Tensor, temperature=1.0, *args, **parameters) -> torch.Tensor:
-        """See `SamplingKernel.sample`: where all rows are greedy, little of it is left."""
+        """As `SamplingKernel.sample`, but only an argmax if all rows are greedy."""
         if isinstance(temperature, list) and not any(temperature):
             check_logits(logits)
             return logits.argmax(dim=-1)

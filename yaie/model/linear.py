@@ -27,7 +27,7 @@ class Linear(nn.Module):
 
     With `rows`, the back end `cpp` multiplies with them as they are stored, one part after the
     other. There a row of the result is independent of the rows beside it, bit for bit, so that a
-    request's logits do not depend on its neighbors, except where `torch_is_faster`.
+    request's logits do not depend on its neighbors, except where `torch_is_faster` is true.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):

@@ -131,7 +131,7 @@ class Llama(nn.Module):
         return normed
 
     def _add_norm(self, out: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """`add_rms_norm` of out, of which each rank has a summand if several share the model."""
+        """`add_rms_norm` of out, summed over all ranks if several share the model."""
         if type(self.lm_head) is Linear:
             return self._compute("add_rms_norm", out, *norm)
         own = self.backends["add_rms_norm"] in (AUTO, "cuda") and "add_rms_norm" not in changed

@@ -19,7 +19,7 @@ from yaie.ops.registry import announce
 
 PEERS = "peers/all_reduce.cu"
 MOST_SENT = 1 << 20  # bytes that a rank sends its peers; NCCL is faster for more
-MOST_ROW = 1 << 14  # bytes of a row that their kernel normalizes
+MOST_ROW = 1 << 14  # bytes of a row that the peers' kernel normalizes
 _handles: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor | None] = WeakKeyDictionary()
 
 
@@ -43,9 +43,9 @@ def all_reduce(x: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]
     """Add up the x of all ranks, in place; the result has the same bits on every rank.
 
     A small tensor on a GPU is written into the memory of the other GPUs, if GPUs can access each
-    other's memory, which the first call finds out. Anything else is sent by NCCL or gloo. With
-    `norm`, what `add_rms_norm` takes after x, the kernel that adds up a small x computes that too:
-    its results are returned, and x is as it was.
+    other's memory, which the first call finds out. Anything else is sent by NCCL or gloo. `norm` is
+    what `add_rms_norm` takes after x: the kernel for a small x then computes that too, returns its
+    results, and leaves x as it was. In all other cases None is returned.
     """
     if x.is_cuda:
         from yaie.ops.cuda.launching import SUFFIXES, launch  # one GPU starts without it

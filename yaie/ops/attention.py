@@ -143,7 +143,7 @@ def check_lengths(
     room = block_tables.shape[1] * block_size
     if max(lengths, default=0) > room:
         raise ValueError(f"block_tables hold {room} tokens each, context_lens has {lengths}")
-    if min(lengths, default=room) <= room - block_size:  # behind a context may be anything
+    if min(lengths, default=room) <= room - block_size:  # past a context may be anything
         first_tokens = torch.arange(block_tables.shape[1]) * block_size
         block_tables = block_tables[first_tokens < context_lens.unsqueeze(1)]
     check_range("block_tables", block_tables, num_blocks)

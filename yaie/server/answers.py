@@ -119,7 +119,7 @@ class CompletionCall(Call):
 
     Attributes:
         echoes: the text of each prompt, if its answers begin with it.
-        only_echo: whether they have nothing else; the one token of the engine is left out.
+        only_echo: whether they have nothing else: the token that the engine generates is left out.
     """
 
     prefix = "cmpl"
@@ -163,7 +163,7 @@ class CompletionCall(Call):
     def _row(self, token: TokenLogprob, offset: int) -> tuple:
         """A token's text, its log-probability, those of the likeliest, and where it begins."""
         spell = partial(token_text, self.tokenizer)
-        likely = token.top | {token.token_id: token.logprob}  # as at OpenAI, its own in any case
+        likely = token.top | {token.token_id: token.logprob}  # as at OpenAI, the chosen one too
         top = {spell(id_): finite(value) for id_, value in likely.items()}
         return spell(token.token_id), finite(token.logprob), top, offset
 

@@ -68,7 +68,7 @@ async def unless(
 ) -> Any:
     """Await `work`; if `event` comes first, or `seconds` have passed, end it and raise `why()`."""
     task, ended = asyncio.current_task(), []
-    before = getattr(task, "cancelling", int)()  # Python 3.10 counts none, and takes both for ours
+    before = getattr(task, "cancelling", int)()  # Python 3.10 counts none: each seems ours
 
     def interrupt(*_: Any) -> None:
         if not ended:
@@ -130,7 +130,7 @@ class Gate:
     would never see the answer.
 
     Args:
-        short_cut: may answer a request of a body: routes and layers of `app` take longest.
+        short_cut: may answer a request, given its body: the routes and layers of `app` are slow.
     """
 
     PATIENCE = 16

@@ -41,7 +41,7 @@ class Loop:
         self.pipe = pipe
         self._commands: SimpleQueue[wire.Add | int | None] = SimpleQueue()
         self._open: dict[int, Request] = {}  # those that are not finished
-        self._new: set[int] = set()  # those of which the server has heard nothing
+        self._new: set[int] = set()  # those not yet reported to the server
 
     def listen(self) -> None:
         """Note what the server sends, until it has ended or has no more to say."""

@@ -29,7 +29,7 @@ from yaie.course.core.paths import NOTEBOOKS, ROOT
 
 TEXTS = ROOT / "build" / "notebooks"
 SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
-# jsonschema, which nbformat imports, would build parsers of foreign addresses: 2 s per process.
+# jsonschema, which nbformat imports, would build parsers of international URLs: 2 s per process.
 sys.modules.setdefault("rfc3987_syntax", None)
 KERNELS_HAVE = ("IPython", "torch")  # ipykernel and matplotlib read the environment when imported
 CELL_SECONDS = 120

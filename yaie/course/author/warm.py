@@ -1,8 +1,9 @@
 """Python processes that have torch from the beginning, for tests: forked from one that imported it.
 
-In `with warm():` what `subprocess` starts as `python -c`, `python -m` or `python script.py` has its
-own arguments, environment, folder, open files and exit status, as without, but torch is imported
-already, and has read the environment of the process that it was forked from.
+In `with warm():` a process that `subprocess` starts as `python -c`, `python -m` or `python
+script.py` has its own arguments, environment, folder, open files and exit status, as it has
+otherwise. But torch is imported already, and has read the environment of the process from which it
+was forked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from unittest import mock
 
 Popen = subprocess.Popen
 ADOPT = 36  # PR_SET_CHILD_SUBREAPER: processes that lose their parent become this one's children
-MOST_BYTES, MOST_FILES, HIGH = 1 << 17, 32, 500
+MOST_BYTES, MOST_FILES = 1 << 17, 32  # of a message
+HIGH = 500  # above all numbers of files that are passed on
 
 
 class Parent:
@@ -45,7 +47,7 @@ class Parent:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """Hang up, and wait for it."""
+        """Close the pipe, which ends the process, and wait for it."""
         self._pipe.close()
         self._process.wait()
 
@@ -64,7 +66,7 @@ def parent(*modules: str) -> Parent | None:
 
 
 class Forked(Popen):
-    """As `subprocess.Popen`, which it is for all but a Python without options."""
+    """As `subprocess.Popen`, but a Python that is started without options is forked."""
 
     modules: tuple[str, ...]
 
@@ -94,7 +96,7 @@ class Forked(Popen):
 
 @contextmanager
 def warm(place: str = "subprocess.Popen", modules: tuple[str, ...] = ("torch",)) -> Iterator[None]:
-    """What `place` starts in this block has `modules`."""
+    """Processes that the class at `place` starts in this block have imported `modules`."""
     with mock.patch(place, type("Popen", (Forked,), {"modules": modules})):
         yield
 
@@ -110,7 +112,7 @@ def serve(pipe: socket.socket) -> dict:
             os._exit(0)
         told, tell = os.pipe()
         if between := os.fork():
-            os.waitpid(between, 0)  # from now on the new process is the first one's child
+            os.waitpid(between, 0)  # then the new process is the first one's child
             os.close(tell)
             pipe.send(os.read(told, MOST_BYTES))
             for file in (told, *files):
@@ -138,7 +140,7 @@ def serve(pipe: socket.socket) -> dict:
 
 
 def begin(asked: dict, path: list[str]) -> None:
-    """Be as a process that was just started."""
+    """Take the environment, folder and import path that this process was asked to have."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(asked["environment"])
@@ -148,7 +150,7 @@ def begin(asked: dict, path: list[str]) -> None:
 
 
 def execute(first: str, *rest: str) -> None:
-    """What Python does with its arguments."""
+    """Run `-c code`, `-m module` or a script, as Python does."""
     if first == "-c":
         sys.argv, main = ["-c", *rest[1:]], ModuleType("__main__")
         sys.path.insert(0, "")

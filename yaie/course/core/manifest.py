@@ -252,7 +252,7 @@ def _unknown(got: Any, known: list[str]) -> str:
 
 
 def _near(got: str, known: list[str]) -> list[str]:
-    """What is one slip away in the same notebook: the id with its zero, else those like it."""
+    """Ids that may be meant: the id with its leading zero, else similar ones of its notebook."""
     padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
     if padded in known:
         return [padded]

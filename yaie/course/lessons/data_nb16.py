@@ -180,7 +180,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
             lies |= {base + place * 8: (name, row, chunk) for chunk, place in enumerate(found)}
         base += chunks[name][0] * chunks[name][1] * 8
     steps: list[list[Asked]] = []
-    counts: Counter[tuple[int, str, str]] = Counter()  # what a lane has loaded in a step of a tile
+    counts: Counter[tuple[int, str, str]] = Counter()  # loads by step, lane and tile
     done: dict[int, int] = {}  # steps begun by each lane
     for what, lane, place in (line.split() for line in told.getvalue().splitlines()):
         if what == "step":

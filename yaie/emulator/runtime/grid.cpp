@@ -36,7 +36,7 @@ constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish befo
 
 pthread_mutex_t launch_mutex = PTHREAD_MUTEX_INITIALIZER;  // one launch at a time
 int last_error = 0;
-std::vector<uint64_t> launches;  // of the call's launches
+std::vector<uint64_t> launches;  // instances that the call has launched
 
 pthread_mutex_t failure_mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_failed = false;
@@ -367,7 +367,7 @@ int emulator_failure(Failure* failure) {
     return has_failed;
 }
 
-// Which launches there were in the last call; returns how many.
+// Writes the numbers of the last call's launches to `to`; returns how many there are.
 size_t emulator_launches(uint64_t* to, size_t size) {
     for (size_t i = 0; i < launches.size() && i < size; ++i) to[i] = launches[i];
     return launches.size();

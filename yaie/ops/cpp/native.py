@@ -79,7 +79,7 @@ def _passed(argument: Any) -> Any:
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:
-    """x as contiguous float32, perhaps x itself; Declined for another dtype or device."""
+    """x as contiguous float32, perhaps x itself; Declined if not of FLOATS, or not on the CPU."""
     if x.device.type != "cpu" or x.dtype not in FLOATS:
         names = "float32, float16 and bfloat16 on the CPU"
         raise Declined(f"the C++ back end takes {names}, got {x.dtype} on {x.device}")

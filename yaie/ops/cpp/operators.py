@@ -1,4 +1,4 @@
-"""The operators of a Llama in C++, one by one, in float32: for a step that has another's too."""
+"""The operators of a Llama in C++, one by one, in float32: for steps that mix back ends."""
 
 from __future__ import annotations
 

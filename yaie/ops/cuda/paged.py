@@ -28,8 +28,8 @@ MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
 LEAST_PART = 128  # keys of a part of a context in `split`, at least
 WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be worth a second launch
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
-# though each query reads its context by itself: for the last 16 tokens of 4,000, one for prompts
-# keeps only a few thread blocks busy (notebooks/data/27_engine_h200.json, "few queries").
+# though each query reads its context by itself: for the last 16 tokens of 4,000, a kernel for
+# prompts keeps few thread blocks busy (notebooks/data/27_engine_h200.json, "few queries").
 FEW_QUERIES = 32
 ONE = (None, None, 0)  # the scales of an 8-bit cache that are folded into the weights
 

@@ -261,8 +261,8 @@ def count_wrong(batches: int, replays: int) -> int:
 
 @torch.inference_mode()
 def time_all_reduce(kib: int, way: str) -> tuple[float, float, float]:
-    """Microseconds of an all-reduce in bfloat16, launched, one of 64 in a CUDA graph, and one of 64
-    whose sum is normalized, as in a decode step of Llama 3.1 8B."""
+    """Microseconds of an all-reduce in bfloat16: launched, as one of 64 in a CUDA graph, and as one
+    of 64 with add_rms_norm after each, as in a decode step of Llama 3.1 8B."""
     take(way)
     x, residual = torch.zeros(2, kib // 8, 4096, dtype=torch.bfloat16, device=own_device())
     norm = residual, torch.ones_like(x[0]), 1e-5

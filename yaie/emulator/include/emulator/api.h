@@ -12,7 +12,7 @@ namespace emulator {
 struct Launch {
     uint3 grid, thread_block;
     size_t shared_bytes;
-    void (*body)(void* arguments);  // runs one thread of the kernel; null: it was left out
+    void (*body)(void* arguments);  // runs one thread of the kernel; null: it was not compiled
     void* arguments;
     size_t arguments_size;
     const char* file;  // an address that identifies the file
@@ -22,7 +22,7 @@ struct Launch {
     uint3 cluster;     // those that reach each other's shared memory, and run together in any launch
     bool has_cluster;  // the launch says so itself
     uint32_t together;  // how many clusters run together though none waits for another; 0: one
-    uint64_t instance;  // which launch, of which instance of its launcher's templates
+    uint64_t instance;  // number of the launch, and of the instance of its launcher's template
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.

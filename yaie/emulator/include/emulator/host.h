@@ -99,7 +99,7 @@ inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 #define cudaFuncSetAttribute(...) emulator::set_attribute(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
 
 namespace emulator {
-template <class Kernel>  // inline, so that a kernel is not compiled only to be named here
+template <class Kernel>  // inlined, so that a kernel is not compiled just to be named here
 EMULATOR_INLINE cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute,
                                           int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;

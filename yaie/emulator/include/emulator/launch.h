@@ -37,7 +37,7 @@ struct Configuration {
 
     template <class Kernel, class... Arguments>
     void run(Kernel kernel, Arguments... arguments) {
-        // It names the lambda, with the template arguments of the launcher that it stands in.
+        // The name of this function contains the lambda's launcher, with its template arguments.
         constexpr uint64_t instance = number_of(__PRETTY_FUNCTION__);
         launch.instance = instance;
         if constexpr (Launches<std::void_t<Kernel>>::has(instance)) {
