@@ -36,7 +36,7 @@ static void product_of(const char* name) {
         Room x_room, room;
         float* x = x_room.floats(tokens * size);
         for (int64_t i = 0; i < tokens * size; ++i) x[i] = i % size < 32 ? 0.0f : drawn();
-        Multiplier multiplier{x, size, room};
+        Multiplier multiplier{x, size, F::KIND, room};
         std::vector<float> out(tokens * WIDTH), wide(size);
         Part part{weights.data(), rows, F::KIND};
         int64_t compared = 0;

@@ -255,6 +255,21 @@ def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
     torch.testing.assert_close(logits_of(model), wanted, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("forms", [("q8_0", "q4_1"), ("q4_1", "q8_0")], ids=" ".join)
+def test_gate_and_up_may_have_different_formats(tiny_model, forms):
+    """As in a GGUF file may be. Few tokens are multiplied by other rows in turn than 4 bits are."""
+    model = load_model(tiny_model)
+    for layer in model.layers:
+        parts = zip(layer.gate_up.rows, forms, strict=True)
+        layer.gate_up.rows = [stored(rows.data, form)[0] for rows, form in parts]
+    model.pack()
+    got = []
+    for _ in range(2):
+        got.append(model(make_batch([([5, 6, 7], 0, [0])], 16), *make_pools(model.config, 1, 16)))
+        model.step = None
+    torch.testing.assert_close(*got, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("form", ["F32", "F16", "Q8_0", "Q4_0", "Q4_1"])
 def test_a_gguf_file_is_computed_with_as_it_is(tmp_path, form, monkeypatch):
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path))

@@ -207,7 +207,7 @@ static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; 
 // Multiplies tokens by panels of matrices, for one thread.
 struct Multiplier {
     const float* x;
-    int64_t size;
+    int64_t size, kind;  // the highest of all parts: panels of gate and up are of the same rows
     Room& room;
     std::vector<Rounded> rounded = {};  // tokens, for weights of 4 bits: from this one on
     int64_t rounded_from = -1;
@@ -216,7 +216,7 @@ struct Multiplier {
     // Returns where its rows lie: in all quarters of the part, or one after the other.
     Rows panel(const Part& part, int64_t panel, int64_t from, int64_t count, float* out) {
         Rows weights{part.data, 0, part.rows - 1, panel * PANEL};
-        if (count <= 3 * MOST && part.kind <= Q8_0::KIND)
+        if (count <= 3 * MOST && kind <= Q8_0::KIND)
             weights.first /= 4, weights.apart = panels(part.rows) * PANEL / 4, weights.along = 1;
         WeightFormat::with(part.kind, [&](auto f) {
             using F = decltype(f);

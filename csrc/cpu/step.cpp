@@ -144,17 +144,17 @@ enum Finish { STORE, ADD, GATED };
 static void multiply_all(Team& team, Room& room, const Matrix& matrix, const float* x,
                          int64_t tokens, float* out, Finish finish) {
     const int64_t parts = finish == GATED ? 1 : 3, blocks = (tokens + TOKENS - 1) / TOKENS;
-    int64_t all = 0, wide = 0;
+    int64_t all = 0, wide = 0, kind = 0;
+    for (const Part& part : matrix.parts) kind = std::max(kind, part.kind);
     for (const Part* part = matrix.parts; part < matrix.parts + parts; ++part)
         all += panels(part->rows), wide += part->rows;
-    Multiplier multiplier{x, matrix.size, room};
+    Multiplier multiplier{x, matrix.size, kind, room};
     team.each(all * blocks, [&](int64_t piece) {
         alignas(64) float values[TOKENS * WIDTH];
         int64_t block = piece / all * TOKENS, panel = piece % all, row = 0;
         int64_t count = std::min<int64_t>(TOKENS, tokens - block);
         const Part* part = matrix.parts;
-        for (; panel >= panels(part->rows); ++part)
-            panel -= panels(part->rows), row += part->rows;
+        for (; panel >= panels(part->rows); ++part) panel -= panels(part->rows), row += part->rows;
         const Rows rows = multiplier.panel(*part, panel, block, count, values);
         if (finish == GATED) multiplier.panel(part[1], panel, block, count, values + PANEL);
         for (int64_t t = 0; t < count; ++t) {
