@@ -264,7 +264,7 @@ static cudaError_t check(const T* x, const Norm<T>& norm, int rows, int size) {
     if (size % Vec<T>::SIZE || !aligned16(norm.residual, norm.weight, norm.out, norm.total))
         return cudaErrorMisalignedAddress;
     if (rows < 0 || size < 1 || size > MOST_CHUNKS * Vec<T>::SIZE) return cudaErrorInvalidValue;
-    return check(x, rows > MOST_BYTES / size ? -1 : rows * size);
+    return check(x, rows > MOST_BYTES / size ? MOST_BYTES : rows * size);
 }
 
 // As many threads per row as in norm/rms_norm.cu, so that both round alike.
