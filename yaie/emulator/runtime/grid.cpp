@@ -274,13 +274,18 @@ int emulator_launch(const Launch* launch) {
     if (in_launcher() && must_stop(why)) {
         abandon_call(failure_at(why, 702, __builtin_return_address(0)));
     }
-    Lock lock(launch_mutex);
-    if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
-    launches.push_back(launch->instance);
+    {
+        Lock lock(launch_mutex);
+        if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
+        launches.push_back(launch->instance);
+    }
     if (!launch->body) {
-        grid_failed(failure_at(Kind::left_out, 98, __builtin_return_address(0)));
+        const Failure failure = failure_at(Kind::left_out, 98, __builtin_return_address(0));
+        if (in_launcher()) abandon_call(failure);  // it would tell of an error that is not its own
+        grid_failed(failure);
         return last_error;
     }
+    Lock lock(launch_mutex);
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
     wanted_cluster = launch->cluster;
