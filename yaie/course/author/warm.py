@@ -78,14 +78,16 @@ class Forked(Popen):
         words = [] if isinstance(args, str) or shell else [str(word) for word in args]
         if (
             words[:1] != [sys.executable]
+            or len(words) == 1
             or (words[1][:1] == "-" and words[1] not in ("-c", "-m"))
             or any((executable, preexec_fn, *owner[:3]))
             or (forks := parent(*self.modules)) is None
         ):  # fmt: skip
-            given = args, executable, preexec_fn, close_fds, pass_fds, cwd, env
-            return super()._execute_child(*given, *rest)
+            first = args, executable, preexec_fn, close_fds, pass_fds, cwd, env
+            return super()._execute_child(*first, *rest)
         ends = [number if end == -1 else end for number, end in enumerate((read, write, error))]
-        known = {os.fsdecode(k): os.fsdecode(v) for k, v in (env or os.environ).items()}
+        given = os.environ if env is None else env
+        known = {os.fsdecode(k): os.fsdecode(v) for k, v in given.items()}
         self.pid = forks.fork(
             [*ends, *pass_fds], words=words[1:], files=[0, 1, 2, *pass_fds], environment=known,
             folder=str(cwd or os.getcwd()), session=session, group=group,
@@ -169,7 +171,7 @@ def execute(first: str, *rest: str) -> None:
 def finish(*asked: str) -> None:
     """Execute, and end as Python does, but for what takes 0.3 s: torch's modules are not taken
     apart."""
-    status = 1
+    status, interrupted = 1, False
     try:
         execute(*asked)
         status = 0
@@ -177,13 +179,17 @@ def finish(*asked: str) -> None:
         status = ended.code or 0
         if not isinstance(status, int):
             status = print(status, file=sys.stderr) or 1
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        interrupted = isinstance(error, KeyboardInterrupt)
     threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     os._exit(status)
 
 
