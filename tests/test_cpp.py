@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -303,6 +304,30 @@ def test_weights_stay_in_the_mapped_file(tiny_model):
              if str((tiny_model / "model.safetensors").resolve()) in line]  # fmt: skip
     address = model.layers[1].gate_up.rows[1].data.data_ptr()
     assert any(int(s.split("-")[0], 16) <= address < int(s.split("-")[1], 16) for s in spans)
+
+
+@pytest.mark.parametrize("huge", [True, False], ids=["pages of 2 MB", "no such pages"])
+def test_converted_weights_lie_together_and_are_freed(tiny_model, monkeypatch, huge):
+    def lies(address: int) -> bool:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        spans = [line.split()[0].split("-") for line in maps]
+        return any(int(low, 16) <= address < int(high, 16) for low, high in spans)
+
+    if not huge:
+        monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
+    wanted = load_model(tiny_model, "bfloat16", backends="reference").places()
+    model = load_model(tiny_model, "bfloat16")
+    found = [rows.data for layer in model.layers for rows in layer.qkv.rows + layer.gate_up.rows]
+    names = [f"self_attn.{name}_proj" for name in "qkv"] + ["mlp.gate_proj", "mlp.up_proj"]
+    for number, data in enumerate(found):
+        layer, place = divmod(number, len(names))
+        assert torch.equal(data, wanted[f"model.layers.{layer}.{names[place]}.weight"])
+    assert all(data.data_ptr() % 64 == 0 for data in found)
+    [memory] = {data.untyped_storage().data_ptr() for data in found}
+    assert lies(memory)
+    del model, found, data
+    gc.collect()
+    assert not lies(memory)
 
 
 def test_numbers_outside_the_model_are_refused(tiny_model):
