@@ -147,6 +147,25 @@ def test_a_broken_protocol_is_found_in_checked_mode(right, wrong):
 
 
 @pytest.mark.parametrize(
+    "right",
+    [
+        "        __syncthreads();  // wait until the sum is read: the next row's overwrites it\n",
+        "    __syncthreads();\n    return warp_sum",
+    ],
+    ids=["the next row's sum", "sums of the warps"],
+)
+def test_a_norm_with_a_barrier_less_is_found_in_checked_mode(right):
+    assert SOURCE.count(right) == 1
+    source = SOURCE.replace(right, right.replace("__syncthreads();", ""))
+    module = jit.load(source, True, name=str(jit.CSRC / FILE))
+    x, rows, size = drawn(2, 9 * 264), 9, 264  # more rows than thread blocks
+    weight, out = torch.ones(size), torch.zeros(2, 2, rows, size)
+    launch = module.norm_in_one_grid_f32
+    launch(x, x[0].clone(), weight, *out, memory_of(2), rows, size, 2, 1, 1e-5)
+    assert module.report.races, module.report
+
+
+@pytest.mark.parametrize(
     ("count", "said"),
     [(6, "cudaErrorMisalignedAddress"), (MOST_BYTES // 4 + 4, "cudaErrorInvalidValue")],
 )
