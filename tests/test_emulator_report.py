@@ -75,9 +75,9 @@ def test_only_the_instances_that_are_launched_are_compiled(tmp_path, capfd) -> N
     assert added(1) == (11, {1, 2, 3, 10, 20, 30}), "no module has called this launcher yet"
     module = Module(INSTANCES, tmp_path / "some.cu", checked=True, apart=True)
     assert [added(1), added(2), added(1)] == [(11, {1, 10}), (22, {2, 20}), (11, {1, 10})]
-    source = INSTANCES + "__device__ int kept = 0;"
-    module = Module(source, tmp_path / "state.cu", checked=True, apart=True)
-    assert added(1)[1] == {1, 2, 3, 10, 20, 30}, "libraries would not share the variable"
+    for variable in ("__device__ int kept = 0;", "static int calls;", "static float* room = 0;"):
+        module = Module(INSTANCES + variable, tmp_path / "state.cu", checked=True, apart=True)
+        assert added(1)[1] == {1, 2, 3, 10, 20, 30}, "libraries would not share the variable"
     assert capfd.readouterr().err == ""
 
 

@@ -35,8 +35,10 @@ _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
 _first_launches: dict[str, frozenset[int]] = {}  # by launcher, in the last module
-# Variables on the device: libraries of one file would not share them.
-_DEVICE_VARIABLE = re.compile(r"__(?:device|constant|managed)__\b[^;(){}]*[;={]")
+# Variables on the device, and static ones on the host: libraries of one file would not share them.
+_VARIABLE = re.compile(
+    r"\b(?:__(?:device|constant|managed)__|static\s+(?!const|inline|__shared__))[^;(){}]*[;={]"
+)
 ALIGNMENT = 512  # as cudaMalloc gives it
 
 
@@ -75,9 +77,10 @@ class Module:
     Args:
         apart: compile each launcher alone. The first call compiles its launcher; the first call of
             a second launcher compiles it and those for its other dtypes in parallel. A file of
-            which one is called is ready sooner, but each has its own `__device__` variables. In
-            checked mode, if another module has called the same launcher, only the kernel instances
-            that it launches are compiled, first those of its first call there.
+            which one is called is ready sooner, but each has its own `__device__` and `static`
+            variables. In checked mode, if the file has none and another module has called the same
+            launcher, only the kernel instances that it launches are compiled, first those of its
+            first call there. Where one is missing, the launcher is compiled and called anew.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
@@ -101,7 +104,7 @@ class Module:
         self.kernels = rewrite(source, path).kernels
         self._libraries: dict[str, Library] = {}  # by launcher
         self._called: set[str] = set()
-        self._selects = apart and checked and not _DEVICE_VARIABLE.search(hide(source))
+        self._selects = apart and checked and not _VARIABLE.search(hide(source))
         self.built: Built | None = None
         if not apart:
             whole = self._load("")
