@@ -15,7 +15,7 @@ import torch
 from engines import check_whole, interfere, leave_alone
 from safetensors.torch import load_file
 from servers import serving
-from tiny import QWEN2, make_tiny_model, tiny_config
+from tiny import QWEN2, make_batch, make_pools, make_tiny_model, tiny_config
 from torch import distributed as dist
 from torch.nn.functional import linear
 
@@ -27,6 +27,7 @@ from yaie.engine.ranks import RankFailed, Ranks
 from yaie.model.config import ModelConfig
 from yaie.model.shards import Shard, heads_of, piece_of
 from yaie.model.weights import load_model
+from yaie.ops import operators
 
 pytestmark = pytest.mark.usefixtures("warm_python")
 PROMPTS = [[5, 6, 7], [9] * 40, [5, 6, 7, 8, 200], [300], list(range(3, 90))]
@@ -127,6 +128,33 @@ def test_a_rank_holds_its_part_only(tmp_path):
     head = torch.cat([part.lm_head.weight for part in parts])
     assert torch.equal(head, whole.lm_head.weight)
     assert parts[0].lm_head.weight.data_ptr() == parts[0].embed.data_ptr()  # no second copy
+
+
+@pytest.mark.parametrize(
+    ("backend", "changed", "normalizes"),
+    [
+        *(("auto", (), True), ({"add_rms_norm": "cuda"}, (), True)),
+        *(("reference", (), False), ("auto", ("add_rms_norm",), False)),
+    ],
+)
+def test_a_norm_that_is_asked_for_is_not_left_out(
+    tiny_model, monkeypatch, backend, changed, normalizes
+):
+    """The kernel that adds up what the ranks have computes the norm too, but no one else's."""
+    model, computed = load_model(tiny_model, shard=Shard(1, 2)), []
+    model.backends |= load_model(tiny_model, backends="reference").backends
+    model.backends |= {"add_rms_norm": backend} if isinstance(backend, str) else backend
+
+    def all_reduce(x, *norm):
+        computed.append(len(norm))
+        return operators.add_rms_norm(x, *norm, backend="reference") if norm else None
+
+    monkeypatch.setattr("yaie.model.llama.all_reduce", all_reduce)
+    monkeypatch.setattr("yaie.model.llama.changed", {*changed})
+    batch = make_batch([([5, 6, 7], 0, [0]), ([8], 0, [1])], 16)
+    found = model.hidden(batch, *make_pools(model.config, 2, 16))
+    assert computed == [3 * normalizes] * 2 * len(model.layers)
+    assert found.shape == (2, model.config.hidden_size) and found.isfinite().all()
 
 
 # ----------------------------------------------------------------------------------- processes
