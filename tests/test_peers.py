@@ -135,7 +135,7 @@ def test_the_numbers_of_launches_wrap():
     [
         ("int set = launch % 2,", "int set = 0,"),
         ("st.release.sys.global.u32", "st.global.u32"),
-        ("            __syncthreads();\n        }\n        uint4", "        }\n        uint4"),
+        ("            __syncthreads();\n        }\n        float", "        }\n        float"),
     ],
     ids=["one set of parts", "a flag without release", "only one thread waits"],
 )

@@ -95,19 +95,19 @@ static __device__ void all_reduce(T* x, const Norm<T>& norm, const Memories& mem
 
     for (int row = begin; row < count; row += rows) {
         int end = min(row + size, count);
-        Vec<T> mine[VECS];
-        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step)
-            mine[v] = load16(x + i);
+#pragma unroll
         for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
+            Vec<T> mine = load16(x + i);
             for (int k = 1; k < ranks; ++k) {  // each rank begins with a different peer
                 Memory* peer = memories.of[(rank + k) % ranks];
-                store16(reinterpret_cast<T*>(peer->parts[set][rank]) + i, mine[v]);
+                store16(reinterpret_cast<T*>(peer->parts[set][rank]) + i, mine);
             }
         }
     }
     for (int row = begin; row < count; row += rows) {
         int end = min(row + size, count);
         Vec<T> sums[VECS], residuals[VECS], weights[VECS];
+#pragma unroll
         for (int v = 0, i = row + first; norm.weight && v < VECS && i < end; ++v, i += step) {
             residuals[v] = load16(norm.residual + i);  // while the parts travel
             weights[v] = load16(norm.weight + i - row);
@@ -121,22 +121,20 @@ static __device__ void all_reduce(T* x, const Norm<T>& norm, const Memories& mem
             }
             __syncthreads();
         }
-        uint4 parts[VECS][MOST];  // loaded together
+        float squares = 0.0f;
+#pragma unroll
         for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
+            Vec<T> parts[MOST];  // loaded together
 #pragma unroll
             for (int r = 0; r < MOST; ++r) {
                 const T* from = r == rank ? x : reinterpret_cast<const T*>(own->parts[set][r]);
-                if (r < ranks) parts[v][r] = *reinterpret_cast<const uint4*>(from + i);
+                if (r < ranks) parts[r] = load16(from + i);
             }
-        }
-        float squares = 0.0f;
-        for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
             float sum[SIZE] = {};
 #pragma unroll
             for (int r = 0; r < MOST; ++r) {
                 if (r >= ranks) break;
-                Vec<T> part = reinterpret_cast<const Vec<T>&>(parts[v][r]);
-                for (int k = 0; k < SIZE; ++k) sum[k] += to_float(part[k]);
+                for (int k = 0; k < SIZE; ++k) sum[k] += to_float(parts[r][k]);
             }
             for (int k = 0; k < SIZE; ++k) {
                 sums[v][k] = from_float<T>(sum[k]);
@@ -148,6 +146,7 @@ static __device__ void all_reduce(T* x, const Norm<T>& norm, const Memories& mem
         }
         if (!norm.weight) continue;
         float scale = rsqrtf(row_sum(squares) / size + norm.eps);
+#pragma unroll
         for (int v = 0, i = row + first; v < VECS && i < end; ++v, i += step) {
             for (int k = 0; k < SIZE; ++k)
                 sums[v][k] = from_float<T>(to_float(sums[v][k]) * scale * to_float(weights[v][k]));

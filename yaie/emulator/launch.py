@@ -80,7 +80,7 @@ class Module:
             which one is called is ready sooner, but each has its own `__device__` and `static`
             variables. In checked mode, if the file has none and another module has called the same
             launcher, only the kernel instances that it launches are compiled, first those of its
-            first call there. Where one is missing, the launcher is compiled and called anew.
+            first call there. Where one is missing, the launcher is compiled and called again.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
