@@ -155,8 +155,10 @@ def test_a_broken_protocol_is_found_in_checked_mode(right, wrong):
     ids=["the next row's sum", "sums of the warps"],
 )
 def test_a_norm_with_a_barrier_less_is_found_in_checked_mode(right):
-    assert SOURCE.count(right) == 1
-    source = SOURCE.replace(right, right.replace("__syncthreads();", ""))
+    header = (jit.CSRC / "norm/row_sum.cuh").read_text(encoding="utf-8")
+    source = SOURCE.replace('#include "norm/row_sum.cuh"', header.replace("#pragma once", ""))
+    assert source.count(right) == 1
+    source = source.replace(right, right.replace("__syncthreads();", ""))
     module = jit.load(source, True, name=str(jit.CSRC / FILE))
     x, rows, size = drawn(2, 9 * 264), 9, 264  # more rows than thread blocks
     weight, out = torch.ones(size), torch.zeros(2, 2, rows, size)

@@ -22,7 +22,7 @@
 
 constexpr int PANEL = 32, TOKENS = 128;
 constexpr int WIDTH = 2 * PANEL;  // from one token's results to the next's: room for two panels
-constexpr int MOST = REGISTERS == 32 ? 6 : 2;  // tokens in a tile: all sums stay in registers
+constexpr int MOST = REGISTERS == 32 ? 6 : 2, FEW = 3 * MOST;  // tokens in a tile; in three
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
 // Memory in which one thread keeps intermediate results.
@@ -79,7 +79,7 @@ static inline void each_tile(int64_t count, Tile tile, int64_t first = 0) {
 template <class F>
 static void multiply(const Rows& weights, int64_t rows, const float* x, size_t x_stride,
                      int64_t tokens, int64_t size, float* out, size_t out_stride, float* scratch) {
-    const bool many = tokens > 3 * MOST;
+    const bool many = tokens > FEW;
     const Rows wide{(const uint8_t*)scratch, size * 4, rows - 1};
     for (int64_t r = 0; many && r < rows; ++r) widen<F>(weights[r], size, scratch + r * size);
     each_tile<MOST>(tokens, [&](int64_t t, auto m) {
@@ -216,7 +216,7 @@ struct Multiplier {
     // Returns where its rows lie: in all quarters of the part, or one after the other.
     Rows panel(const Part& part, int64_t panel, int64_t from, int64_t count, float* out) {
         Rows weights{part.data, 0, part.rows - 1, panel * PANEL};
-        if (count <= 3 * MOST && kind <= Q8_0::KIND)
+        if (count <= FEW && kind <= Q8_0::KIND)
             weights.first /= 4, weights.apart = panels(part.rows) * PANEL / 4, weights.along = 1;
         WeightFormat::with(part.kind, [&](auto f) {
             using F = decltype(f);

@@ -12,20 +12,7 @@
 //           registers, so they are read once, by 16-byte loads that are all in flight together. A
 //           row that is too long, or does not begin at a multiple of 16, is read twice, element by
 //           element.
-#include "common.cuh"
-
-constexpr int MAX_THREADS = 1024;
-
-// The sum over the threads of a row: a warp, or the whole thread block. All of them must call it.
-static __device__ float row_sum(float value) {
-    __shared__ float per_warp[MAX_THREADS / WARP];
-    value = warp_sum(value);
-    if (blockDim.x == WARP) return value;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (lane == 0) per_warp[warp] = value;
-    __syncthreads();
-    return warp_sum(lane < blockDim.x / WARP ? per_warp[lane] : 0.0f);
-}
+#include "norm/row_sum.cuh"
 
 template <typename T>
 static __device__ float square(T x) {

@@ -24,7 +24,7 @@
 //             its parts were read. A rank that begins launch n + 2 has all flags of launch
 //             n + 1, so the others have finished launch n, which read the same set.
 // Source    vLLM, csrc/custom_all_reduce.cuh, where ranks read the parts out of their peers' memory
-#include "common.cuh"
+#include "norm/row_sum.cuh"
 
 constexpr int THREADS = 512, BLOCKS = 32;
 constexpr int MOST_RANKS = 8;
@@ -60,17 +60,6 @@ static __device__ void wait_for(const unsigned* flag, unsigned launch, const uns
         if (polls % POLLS == 0 && load_acquire(stop)) return;
         __nanosleep(20);  // in the emulator this lets other threads run
     }
-}
-
-// The sum over the threads of a thread block, which all call it, as in norm/rms_norm.cu.
-static __device__ float row_sum(float value) {
-    __shared__ float per_warp[THREADS / WARP];
-    value = warp_sum(value);
-    if (blockDim.x == WARP) return value;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (lane == 0) per_warp[warp] = value;
-    __syncthreads();
-    return warp_sum(lane < blockDim.x / WARP ? per_warp[lane] : 0.0f);
 }
 
 // What is done with a row of the sum. Without a weight it replaces x; with one it is added to

@@ -76,11 +76,11 @@ class Llama(nn.Module):
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)
 
         self.embed = weight(config.vocab_size, config.hidden_size)
-        layers = range(config.num_hidden_layers)
-        self.layers = nn.ModuleList(Layer(config, weight) for _ in layers)
+        self.layers = nn.ModuleList(Layer(config, weight) for _ in range(config.num_hidden_layers))
         self.norm = weight(config.hidden_size)
         tied = config.tie_word_embeddings
-        if shard.size == 1:
+        self.num_ranks = shard.size
+        if self.num_ranks == 1:
             self.lm_head = Linear(self.embed if tied else weight(*self.embed.shape))
         else:
             rows = self.embed[part(config.vocab_size, shard.rank, shard.size)]
@@ -132,10 +132,10 @@ class Llama(nn.Module):
 
     def _add_norm(self, out: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """`add_rms_norm` of out, summed over all ranks if several share the model."""
-        if type(self.lm_head) is Linear:
+        if self.num_ranks == 1:
             return self._compute("add_rms_norm", out, *norm)
         own = self.backends["add_rms_norm"] in (AUTO, "cuda") and "add_rms_norm" not in changed
-        return all_reduce(out, *norm[: 3 * own]) or self._compute("add_rms_norm", out, *norm)
+        return all_reduce(out, *(norm if own else ())) or self._compute("add_rms_norm", out, *norm)
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         if self.embedding is None:
@@ -191,7 +191,7 @@ class Llama(nn.Module):
                 for linear, parts in self._parts():
                     linear.rows = [Rows(part.detach()) for part in parts.values()]
                 self.embedding = Rows(self.embed.detach())
-            self.step = Step.of(self, OPERATORS) if type(self.lm_head) is Linear else None
+            self.step = Step.of(self, OPERATORS) if self.num_ranks == 1 else None
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
         """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if

@@ -19,7 +19,6 @@ from yaie.ops.registry import announce
 
 PEERS = "peers/all_reduce.cu"
 MOST_SENT = 1 << 20  # bytes that a rank sends its peers; NCCL is faster for more
-MOST_ROW = 1 << 14  # bytes of a row that the peers' kernel normalizes
 _handles: WeakKeyDictionary[dist.ProcessGroup, torch.Tensor | None] = WeakKeyDictionary()
 
 
@@ -48,12 +47,13 @@ def all_reduce(x: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]
     results, and leaves x as it was. In all other cases None is returned.
     """
     if x.is_cuda:
-        from yaie.ops.cuda.launching import SUFFIXES, launch  # one GPU starts without it
+        from yaie.ops.cuda.launching import SUFFIXES, constants, launch  # one GPU starts without it
 
         sent = x.nbytes * (dist.get_world_size() - 1)
         whole = x.nbytes % 16 == x.data_ptr() % 16 == 0 and x.dtype in SUFFIXES
         if 0 < sent <= MOST_SENT and whole and _has_peers(x.device):
-            if not norm or (row := x.nbytes // len(x)) % 16 or row > MOST_ROW:
+            chunks = x.nbytes / len(x) / 16  # of a row
+            if not norm or chunks % 1 or chunks > constants(PEERS)["MOST_CHUNKS"]:
                 return launch(PEERS, "all_reduce", x.dtype, x, x.numel())
             both, name = (torch.empty_like(x), torch.empty_like(x)), "all_reduce_add_rms_norm"
             launch(PEERS, name, x.dtype, x, *norm[:2], *both, *x.shape, *norm[2:])
