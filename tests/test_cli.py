@@ -230,8 +230,8 @@ class PretendedLLM:
 CTRL_C = "Ctrl-C at the prompt"
 
 
-def talk(llm, *lines, **options):
-    lines = iter(lines)
+def talk(llm, *lines, max_tokens=256, system=None):
+    lines, params = iter(lines), SamplingParams(temperature=0.0, max_tokens=max_tokens)
 
     def ask(_):
         if (line := next(lines, None)) is None:
@@ -240,7 +240,7 @@ def talk(llm, *lines, **options):
             raise KeyboardInterrupt
         return line if isinstance(line, str) else line.decode()
 
-    chat = Chat(llm, ask=ask, **options)
+    chat = Chat(llm, params, system, ask)
     chat.run()
     return chat
 
@@ -257,7 +257,7 @@ def test_a_conversation_is_sent_whole_and_its_cost_is_told(capsys):
             {"role": "user", "content": "Italy?"},
         ],
     ]
-    assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=9)
+    assert llm.params == SamplingParams(temperature=0.0, max_tokens=9)
     shown = capsys.readouterr().out
     assert "Paris\n" in shown and "Rome\n" in shown
     assert "prompt 40 tokens, 0 cached; answer 2" in shown
@@ -328,10 +328,13 @@ def test_commands_are_not_sent_to_the_model(capsys):
 
 def test_an_answer_that_was_cut_says_so(capsys):
     """The end of the context also finishes by length: --max-tokens had no part in that."""
-    for finish, max_tokens, told in ("length", 2, True), ("stop", 2, False), ("length", 9, False):
+    for finish, max_tokens, told in [
+        ("length", 2, "two\n(stopped at --max-tokens 2)\n"),
+        ("length", 9, "two\n(the context is full, /reset starts over)\n"),
+        ("stop", 2, "two\n[prompt"),
+    ]:
         talk(PretendedLLM(Stream(["one", "two"], finish=finish)), "count", max_tokens=max_tokens)
-        said = f"(stopped at --max-tokens {max_tokens})\n"
-        assert (said in capsys.readouterr().out) is told
+        assert told in capsys.readouterr().out
 
 
 def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
@@ -339,8 +342,9 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
     monkeypatch.setattr("yaie.chat.load", lambda model, **options: llm)
     assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
     assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=256)
-    with pytest.raises(ValueError, match="temperature"):
-        Chat(llm, temperature=-1)
+    monkeypatch.setattr("yaie.chat.load", lambda model, **options: pytest.fail("loaded before"))
+    refused = CliRunner().invoke(cli.app, ["chat", "--temperature", "-1"])
+    assert isinstance(refused.exception, ValueError) and "temperature" in str(refused.exception)
 
 
 def test_bench_engine_names_its_sections(invoke):

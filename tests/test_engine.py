@@ -229,6 +229,9 @@ def test_the_context_full_ends_a_request(tmp_path, tokenizer, overlap):
     short = load_model(make_tiny_model(tmp_path / "short", max_position_embeddings=20))
     engine = make(short, tokenizer, overlap=overlap)
     assert engine.max_model_len == 20
+    for more, most in ({}, "20 .context 20"), ({"num_blocks": 1}, "16 .* cache 1 blocks of 16"):
+        with pytest.raises(ValueError, match=f"max_model_len must be at most {most}.*got 21"):
+            make(short, tokenizer, max_model_len=21, block_size=16, **more)
     output = run_one(engine, [5] * 12, SamplingParams(max_tokens=99, ignore_eos=True))
     assert (output.finish_reason, len(output.token_ids)) == ("length", 8)
     output = run_one(engine, [5] * 19, SamplingParams(max_tokens=99, ignore_eos=True))

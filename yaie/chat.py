@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from yaie.engine.llm import LLM
+    from yaie.engine.params import SamplingParams
 
 HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an answer"
 # SmolLM2's authors advise a temperature of 0.2; so small a model begins wrongly too often at that.
@@ -36,29 +37,19 @@ class Chat:
 
     Args:
         llm: anything with `stream(messages, sampling_params)` like `yaie.LLM`'s.
+        params: how each answer is sampled, and how long it may be.
         system: a system prompt, kept when the conversation is reset.
-        temperature, top_p, max_tokens, seed: see `yaie.SamplingParams`.
         ask: how a line is read; raises EOFError at the end of the input.
     """
 
     def __init__(
         self,
         llm: LLM,
-        *,
+        params: SamplingParams,
         system: str | None = None,
-        temperature: float = TEMPERATURE,
-        top_p: float = TOP_P,
-        max_tokens: int = 256,
-        seed: int | None = None,
         ask: Callable[[str], str] = input,
     ) -> None:
-        from yaie.engine.params import SamplingParams
-
-        self.llm = llm
-        self.ask = ask
-        self.params = SamplingParams(
-            temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
-        )
+        self.llm, self.params, self.ask = llm, params, ask
         self.opening = [{"role": "system", "content": system}] if system else []
         self.messages = list(self.opening)
 
@@ -113,13 +104,13 @@ class Chat:
         output = stream.output
         if output.error:
             print(f"The answer ended early: {output.error}")
-            return
-        if not output.token_ids:  # stopped before the first token
-            return
-        self.messages = [*messages, {"role": "assistant", "content": output.text}]
-        if len(output.token_ids) == self.params.max_tokens and output.finish_reason == "length":
-            print(f"(stopped at --max-tokens {self.params.max_tokens})")
-        print(self.cost(output, seconds))
+        elif output.token_ids:  # not stopped before the first
+            self.messages = [*messages, {"role": "assistant", "content": output.text}]
+            if output.finish_reason == "length":
+                is_cut = len(output.token_ids) == self.params.max_tokens
+                limit = f"stopped at --max-tokens {self.params.max_tokens}"
+                print(f"({limit if is_cut else 'the context is full, /reset starts over'})")
+            print(self.cost(output, seconds))
 
     @staticmethod
     def cost(output, seconds: float) -> str:

@@ -108,11 +108,13 @@ def chat(
 ) -> None:
     """Talk with the model in the terminal."""
     from yaie.chat import Chat, load
+    from yaie.engine.params import SamplingParams
 
+    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
+    params = SamplingParams(**sampling)  # before the model is loaded, as it may be refused
     options = {"device": device, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype}
     llm = load(model, exercises=exercise or exercises, **options, backend=back_ends(backend))
-    sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
-    Chat(llm, system=system, **sampling).run()
+    Chat(llm, params, system).run()
 
 
 @app.command()

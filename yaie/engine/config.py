@@ -31,7 +31,7 @@ class EngineConfig:
         kv_cache_memory_bytes: for keys and values; by default 1 GiB on a CPU, and what
             `gpu_memory_utilization` leaves on a GPU.
         max_model_len: the most tokens of a request, prompt and output together; by default as many
-            as the model was trained for, if the cache can hold them.
+            as the model was trained for and the cache can hold, which is also the most.
         max_num_seqs: the most requests that run together.
         max_num_batched_tokens: the most tokens that a step computes.
         enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.

@@ -17,6 +17,7 @@ from itertools import count
 
 import torch
 
+from yaie.engine.checks import check_range
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import edit, sample
@@ -89,11 +90,13 @@ class Engine:
         self.scheduler = parts.scheduler(self.kv, self.cache, config)
         self.sampler = parts.sampler()
         longest = min(model.config.max_position_embeddings, num_blocks * block_size)
-        self.max_model_len = min(longest, config.max_model_len or longest)
+        self.max_model_len = config.max_model_len or longest
         self.limits = Limits(
             *(self.max_model_len, model.config.max_position_embeddings, model.config.vocab_size),
             *(num_blocks, block_size),
         )
+        fits, most = self.max_model_len <= longest, f"at most {longest} ({self.limits.sizes})"
+        check_range("max_model_len", self.max_model_len, fits, most)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if config.overlap is None else config.overlap

@@ -135,14 +135,17 @@ class Limits:
     num_blocks: int
     block_size: int
 
+    @property
+    def sizes(self) -> str:
+        return f"context {self.context}, cache {self.num_blocks} blocks of {self.block_size}"
+
     def check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
         """Raise ValueError or TypeError for a prompt that the engine does not take."""
         check_sequence(name, prompt_token_ids, "a list of token ids", (str, bytes))
         if len(prompt_token_ids) >= self.max_model_len:
             raise ValueError(
                 f"{name} has {len(prompt_token_ids)} tokens; with the one to generate, at most "
-                f"{self.max_model_len} fit (context {self.context}, cache "
-                f"{self.num_blocks} blocks of {self.block_size})"
+                f"{self.max_model_len} fit ({self.sizes})"
             )
         self._check_token_ids(prompt_token_ids, name)
 

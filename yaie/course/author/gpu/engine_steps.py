@@ -160,9 +160,7 @@ def decoding(model: Llama, batch: int, context: int, **options) -> Engine:
 def first_token(model: Llama, length: int = 4000, own: int = 16) -> dict:
     """Milliseconds to the first token of a prompt: alone, and after one that shares all but its
     last `own` tokens."""
-    engine = Engine(
-        model, Wordless(), EngineConfig(num_blocks=1024, max_num_seqs=8, max_model_len=8192)
-    )
+    engine = Engine(model, Wordless(), EngineConfig(num_blocks=1024, max_num_seqs=8))
     shared = [n % 997 for n in range(length - own)]
     times: dict[str, list[float]] = {"cold": [], "cached": []}
     for n in range(6):
