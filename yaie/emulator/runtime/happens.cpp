@@ -7,13 +7,13 @@
 namespace emulator {
 
 bool Seen::has(uint32_t thread, uint32_t time) const {
-    if (time <= floor && thread < first_agent) return true;
+    if (covers(thread, time)) return true;
     const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, time));
     return found != above.end() && found->first == thread;  // its time is not less
 }
 
 void Seen::add(uint32_t thread, uint32_t time) {
-    if (time <= floor && thread < first_agent) return;
+    if (covers(thread, time)) return;
     const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, 0u));
     if (found == above.end() || found->first != thread) {
         above.insert(found, {thread, time});
@@ -24,6 +24,12 @@ void Seen::add(uint32_t thread, uint32_t time) {
 
 void Seen::join(const Seen& other) {
     floor = std::max(floor, other.floor);
+    if (level <= floor) first = other.first, end = other.end, level = 0;
+    if (first == other.first && end == other.end) {
+        level = std::max(level, other.level);
+    } else {
+        for (uint32_t thread = other.first; thread < other.end; ++thread) add(thread, other.level);
+    }
     if (other.above.size() < 4) {
         for (const auto& one : other.above) add(one.first, one.second);
         return;
@@ -37,7 +43,7 @@ void Seen::join(const Seen& other) {
         const bool same = first && b != other.above.end() && a != above.end() && a->first == b->first;
         auto one = first ? *a++ : *b++;
         if (same) one.second = std::max(one.second, (b++)->second);
-        if (one.second > floor || one.first >= first_agent) both.push_back(one);
+        if (!covers(one.first, one.second)) both.push_back(one);
     }
     above.swap(both);
 }
@@ -137,9 +143,15 @@ void HappensBefore::join(More& to, uint32_t thread) {
 
 void HappensBefore::barrier(uint32_t first, uint32_t end) {
     More all;
+    all.acquired = all_acquired_;
+    Seen& seen = all.acquired.here;
+    seen.floor = floor_, seen.first = first, seen.end = end;
     for (uint32_t thread = first; thread < end; ++thread) {
-        join(all.acquired, seen_by(thread));
+        seen.level = std::max(seen.level, now(thread, false));
+    }
+    for (uint32_t thread = first; thread < end; ++thread) {
         join(all, thread);
+        known_[thread * 32 + thread % 32] = seen.level;  // the next times are later
     }
     all.all_fenced = !all.fenced.is_empty();  // what one has fenced holds for all, as above
     for (uint32_t thread = first; thread < end; ++thread) more(thread) = all, advance(thread);
@@ -148,9 +160,10 @@ void HappensBefore::barrier(uint32_t first, uint32_t end) {
 bool HappensBefore::has_met(uint32_t thread, uint32_t first, uint32_t end) const {
     if (floor_) return true;
     if (!used_[thread]) return false;
-    const auto& seen = more_[thread].acquired.here.above;
-    const auto found = std::lower_bound(seen.begin(), seen.end(), std::make_pair(first, 0u));
-    return found != seen.end() && found->first < end;
+    const Seen& seen = more_[thread].acquired.here;
+    const auto found = std::lower_bound(seen.above.begin(), seen.above.end(), std::make_pair(first, 0u));
+    return (found != seen.above.end() && found->first < end) ||
+           (seen.level && first < seen.end && seen.first < end);
 }
 
 // After __syncwarp each lane has seen all that any of them had seen; its next accesses are unseen.

@@ -27,17 +27,22 @@ namespace emulator {
 // the threads, and their times count their operations.
 constexpr uint32_t first_agent = 16384;
 
-// What was seen of the threads of one thread block: all up to a time, and of some threads and agents
-// more.
+// What was seen of the threads of one team: of all up to a time, of those that met at a barrier up to a
+// later one, and of some threads and agents more.
 struct Seen {
-    uint32_t floor = 0;  // of threads
+    uint32_t floor = 0;                      // of threads
+    uint32_t first = 0, end = 0, level = 0;  // of the threads [first, end)
     std::vector<std::pair<uint32_t, uint32_t>> above;  // thread, time; sorted by thread
 
+    bool covers(uint32_t thread, uint32_t time) const {  // without `above`
+        return thread < first_agent &&
+               (time <= floor || (time <= level && thread - first < end - first));
+    }
     bool has(uint32_t thread, uint32_t time) const;
     void add(uint32_t thread, uint32_t time);
     void join(const Seen& other);
-    bool is_empty() const { return floor == 0 && above.empty(); }
-    void clear() { floor = 0, above.clear(); }
+    bool is_empty() const { return floor == 0 && level == 0 && above.empty(); }
+    void clear() { floor = first = end = level = 0, above.clear(); }
 };
 
 // What was seen of the present thread block, and of each earlier one a number in HappensBefore::kept_.
