@@ -143,8 +143,9 @@ def build(
     checked: bool,
     launcher: str = "",
     launches: Collection[int] = (),
+    code: str = "",
 ) -> Built:
-    """As `compile`, and tells what it took.
+    """As `compile`, and tells what it took. `code` is the source rewritten, where that was done.
 
     With `launches`, only the kernels of these are compiled, unless a library with all is there.
     What all kernels share is built at the same time, if it is not there yet.
@@ -154,7 +155,7 @@ def build(
     from yaie.emulator.rewrite import rewrite
     from yaie.emulator.shared import shared_arrays, too_much
 
-    code = rewrite(source, path, checked).code
+    code = code or rewrite(source, path, checked).code
     options = _options(checked)
     if launcher:
         code += _ONLY.format(launcher)

@@ -101,7 +101,8 @@ class Module:
         self._launchers = find_launchers(source)
         if not self._launchers:
             raise ValueError(f"{path} {no_launcher(source)}")
-        self.kernels = rewrite(source, path).kernels
+        self._rewritten = rewrite(source, path, checked)
+        self.kernels = self._rewritten.kernels
         self._libraries: dict[str, Library] = {}  # by launcher
         self._called: set[str] = set()
         self._selects = apart and checked and not _VARIABLE.search(hide(source))
@@ -133,7 +134,8 @@ class Module:
     def _load(self, launcher: str, launches: Collection[int] = ()) -> Library:
         if self._selects:
             launches = launches or _first_launches.get(launcher, ())
-        built = build(self.source, self.path, self.checked, launcher, launches)
+        code = self._rewritten.code
+        built = build(self.source, self.path, self.checked, launcher, launches, code)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
         both = re.search(r"\bextern\s[^;]*__shared__", self.source)  # static and dynamic

@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from numbers import Integral, Real
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -198,6 +198,7 @@ def _on_device(addresses: tuple[int, ...], device: Any) -> Any:
     return torch.tensor(addresses, dtype=torch.int64, device=device)
 
 
+@lru_cache(maxsize=64)
 def find_launchers(source: str, result: str = "cudaError_t") -> dict[str, Launcher]:
     """Every `extern "C" cudaError_t name(...)`, or with another result, that a source defines.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Callable
+from functools import lru_cache
 
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
@@ -16,6 +17,7 @@ _BRACE = re.compile(r"\b(?:namespace(?:\s+[\w:]+)?|extern)\s*\{|[{}]")
 OPEN, CLOSE = "([{", ")]}"
 
 
+@lru_cache(maxsize=64)
 def hide(source: str) -> str:
     """The source with comments and literals blanked: same length, same lines."""
     return _SKIPPED.sub(lambda found: _blank(found[0]), source)
@@ -26,6 +28,7 @@ def without_directives(hidden: str) -> str:
     return _DIRECTIVE.sub(lambda found: _blank(found[0]), hidden)
 
 
+@lru_cache(maxsize=64)
 def without_comments(source: str) -> str:
     return _SKIPPED.sub(_blank_comment, source)
 
@@ -38,6 +41,7 @@ def _blank(text: str) -> str:
     return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
+@lru_cache(maxsize=64)
 def functions(hidden: str) -> Callable[[int], bool]:
     """Tells of a position whether a brace other than a namespace's is open there."""
     places, inside, opened = [-1], [False], []

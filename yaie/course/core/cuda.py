@@ -151,11 +151,12 @@ def compiled(path: Path, checked: bool = False) -> Module:
     """The kernels of a `.cu` file as it is now, for CPU tensors; built once for each text."""
     from yaie.emulator.rewrite import read_source
 
-    return _compiled(read_source(path), path, checked)
+    return module_of(read_source(path), path, checked)
 
 
-@lru_cache(maxsize=32)
-def _compiled(source: str, path: Path, checked: bool) -> Module:
+@lru_cache(maxsize=128)
+def module_of(source: str, path: Path, checked: bool = False) -> Module:
+    """The kernels of a text that stands for a file; built once."""
     from yaie.emulator import Module
 
     return Module(source, path, checked, apart=True)

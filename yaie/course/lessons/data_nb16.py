@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from yaie.course.core import paths
+from yaie.course.core.cuda import module_of
 from yaie.course.lessons.changed import changed
-from yaie.emulator import Module
 
 kept = partial(paths.kept, "16_matmul_h100")  # the figures of the ladder matmul
 kept_variants = partial(paths.kept, "16_matmul_h200")  # of variants of its last rung
@@ -125,8 +125,8 @@ def places(path: Path, chunks: int, rows: int = 16) -> torch.Tensor:
     if chunks not in CHUNKS:
         raise ValueError(f"chunks must be one of {CHUNKS}, got {chunks}")
     out = torch.full((rows, chunks), -1, dtype=torch.int32)
-    module = Module(path.read_text(encoding="utf-8") + TABLE, path, apart=True)
-    module.swizzle_places(out, chunks, rows)
+    text = path.read_text(encoding="utf-8")
+    module_of(text + TABLE, path).swizzle_places(out, chunks, rows)
     return out
 
 
@@ -145,7 +145,7 @@ def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
     source = changed(path.read_text(encoding="utf-8"), path, changes)
     a, b = torch.ones(8, tiles * 32).half(), torch.ones(tiles * 32, 8).half()
     with redirect_stdout(StringIO()) as told:
-        Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
+        module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
     share = tiles / max(1, told.getvalue().count("product"))
     events: list[tuple[str, float]] = []
     for what, number in (line.split() for line in told.getvalue().splitlines()):
@@ -171,7 +171,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
     source = changed(path.read_text(encoding="utf-8"), path, changes)
     a, b = torch.ones(8, 32).half(), torch.ones(32, 8).half()
     with redirect_stdout(StringIO()) as told:
-        Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, 32)
+        module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, 32)
     chunks = {"a": (256, 4), "b": (32, 16)}
     tables = {name: places(path, width, rows).tolist() for name, (rows, width) in chunks.items()}
     lies, base = {}, 0

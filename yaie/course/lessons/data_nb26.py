@@ -16,9 +16,10 @@ import torch
 
 from yaie.build.nvcc import CSRC
 from yaie.course.core import paths
+from yaie.course.core.cuda import module_of
 from yaie.course.lessons.changed import changed
 from yaie.course.viz.turns import Span
-from yaie.emulator import Module, settings
+from yaie.emulator import settings
 
 kept = partial(paths.kept, "18_flash_hopper_h100")  # the figures of the ladder flash_hopper
 INCLUDE = '#include "flash/hopper/tiles.cuh"\n'
@@ -95,7 +96,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     q = torch.ones(queries, 1, head_dim).half()
     k = torch.ones(tiles * keys, 1, head_dim).half()
     out, lse = torch.empty_like(q), torch.empty(queries, 1)
-    module = Module(source, path, apart=True)
+    module = module_of(source, path)
     with redirect_stdout(StringIO()) as told, settings(order=order, time_limit=3.0):
         getattr(module, f"flash_{name}_f16")(
             *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),

@@ -12,7 +12,7 @@ import torch
 from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
-from yaie.emulator import KernelError, Module
+from yaie.emulator import KernelError
 
 NAME = "row_product"
 STAGES = 4
@@ -90,7 +90,7 @@ def told_really(path: Path, edits: dict[str, str], rows: int, columns: int) -> l
         source = source.replace(piece, piece + addition, 1)
     x, w = torch.zeros(rows, columns).half(), torch.zeros(columns).half()
     with redirect_stdout(StringIO()) as out, suppress(KernelError):  # a later case tells of it
-        module = Module(source, path, apart=True)
+        module = cuda.module_of(source, path)
         getattr(module, f"{NAME}_f16")(x, w, torch.zeros(rows), rows, columns)
     return [line.split() for line in out.getvalue().splitlines()]
 
