@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from yaie.build import jit
-from yaie.emulator import runtime, settings
+from yaie.emulator import Module, runtime, settings
 from yaie.ops.cuda import launching
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -139,7 +139,7 @@ def same_in_each_order(compute: Callable[[], Any]) -> tuple:
 
 
 def check_planted(
-    path: Path, old: str, new: str, where: str, words: str, call: Callable[[jit.Module], Any]
+    path: Path, old: str, new: str, where: str, words: str, call: Callable[[Module], Any]
 ) -> None:
     """A fault planted in a kernel's file is told in each order of its threads, with its line.
 
@@ -151,7 +151,7 @@ def check_planted(
     source = path.read_text()
     assert source.count(old) == 1
     source = source.replace(old, new)
-    module = jit.load(source, checked=True, name=str(path))
+    module = Module(source, path, checked=True, apart=True)  # compiles what is launched, no more
     for order in runtime.ORDERS:
         with settings(order=order, seed=1):
             try:

@@ -12,6 +12,7 @@ from launches import HALVES, check_planted
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
 from yaie.course.lessons.changed import changed
+from yaie.emulator import Module
 from yaie.ops.attention import attention_forward, paged_attention_forward
 
 PINGPONG = CSRC / "flash" / "hopper" / "pingpong.cu"
@@ -163,7 +164,7 @@ def test_planted_faults_are_told(fault):
     k *= torch.linspace(0.0, 40.0, keys).half().view(keys, 1, 1)  # the maxima rise
     out, lse = torch.empty_like(q), torch.empty(770, 2)
 
-    def call(module: jit.Module) -> None:
+    def call(module: Module) -> None:
         module.flash_pingpong_f16(
             *(q, k, v, out, lse, None, None, None, None, 1, 770, keys, 2, 1, 64),
             *(q.stride(0), k.stride(0), v.stride(0), 0, 0, 0.125, 0),

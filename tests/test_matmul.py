@@ -20,6 +20,7 @@ from yaie.course.lessons.data_nb16 import (
 )
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.viz.tensor_core import pipeline, replay
+from yaie.emulator import Module
 from yaie.ops.registry import Unsupported
 
 MMA = CSRC / "matmul" / "mma.cu"
@@ -324,7 +325,7 @@ def test_planted_faults_are_told(fault):
     path, (m, n, k) = CSRC / "matmul" / "hopper" / f"{rung}.cu", (130, 264, 464)
     a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.empty(m, n).half()
 
-    def call(module: jit.Module) -> None:
+    def call(module: Module) -> None:
         getattr(module, f"matmul_{rung}_f16")(a, b, c, m, n, k)
 
     check_planted(path, *edit_and_words, call)
