@@ -15,7 +15,7 @@ static bool round_all(float* x, int64_t count) {
         Rounded group;
         round_groups(x + at, 32, &group);
         for (int i = 0; i < 32; ++i) {
-            float number = group.x[i] * group.scale;
+            float number = group.x[i / 16][i % 16] * group.scale;
             right &= std::abs(number - x[at + i]) <= 0.5001f * group.scale;
             x[at + i] = number;
         }

@@ -40,15 +40,14 @@ static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
     for (int32_t s = 0; s < a.sequences; ++s) {
         int32_t queries = a.starts[s + 1] - a.starts[s], length = a.context_lens[s];
         int32_t parts = queries == 1 ? (length + PART - 1) / PART : 1;
-        for (int32_t h = 0; h < a.kv_heads; ++h) {
-            // The last queries see the most keys: first come the pieces that take longest.
+        // The last queries see the most keys: first come the pieces that take longest.
+        for (int32_t h = 0; h < a.kv_heads; ++h)
             for (int32_t last = queries; last > 0; last -= tile)
                 for (int32_t part = 0; part < parts; ++part) {
                     int32_t first = std::max<int32_t>(0, last - tile);
                     pieces.push_back({s, h, first, last, part, parts, floats});
                     if (parts > 1) floats += group * (a.head_dim + 1);
                 }
-        }
     }
     return pieces;
 }
@@ -87,7 +86,6 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
         most[row] = -INFINITY, total[row] = 0.0f;
     }
     memset(sums, 0, rows * dim * 4);
-
     const uint8_t* values[PART];
     int64_t end = seen + p.last, key = (int64_t)p.part * PART;
     if (p.parts > 1) end = std::min<int64_t>(end, key + PART);

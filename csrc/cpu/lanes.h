@@ -12,7 +12,6 @@
 #if defined(__AVX__)  // what is below needs no header for SSE
 #include <immintrin.h>
 #endif
-
 #if defined(__AVX512F__)
 constexpr int LANES = 16, REGISTERS = 32;
 #elif defined(__AVX__)
@@ -28,7 +27,6 @@ typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef uint8_t Bytes __attribute__((vector_size(LANES)));
 typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
-
 template <class V>
 static inline V load(const void* from) {
     V value;
@@ -57,18 +55,32 @@ static inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 #if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define PICK(a, b, ...) __builtin_shuffle(a, b, (Four){__VA_ARGS__})
-typedef int32_t Four __attribute__((vector_size(16)));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (decltype(a > b)){__VA_ARGS__})
 #endif
 typedef float Quad __attribute__((vector_size(16)));
+constexpr int SIDE = LANES < 8 ? 4 : 8;
+typedef uint32_t Line __attribute__((vector_size(4 * SIDE)));
 
-// Four vectors of four, rows to columns.
+// Of each four lanes, two of a and two of b in turn: the lower two (FROM = 0) or the upper (2).
+template <int FROM, class V>
+static inline V zip(V a, V b) {
+    constexpr int I = FROM, J = FROM + sizeof(V) / 4;
+    if constexpr (sizeof(V) == 16) return PICK(a, b, I, J, I + 1, J + 1);
+    else return PICK(a, b, I, J, I + 1, J + 1, I + 4, J + 4, I + 5, J + 5);
+}
+// Rows to columns: four vectors of four, or eight of eight.
 template <class V>
-static inline void transpose(V (&rows)[4]) {
-    V a = PICK(rows[0], rows[1], 0, 4, 1, 5), b = PICK(rows[2], rows[3], 0, 4, 1, 5);
-    V c = PICK(rows[0], rows[1], 2, 6, 3, 7), d = PICK(rows[2], rows[3], 2, 6, 3, 7);
-    rows[0] = PICK(a, b, 0, 1, 4, 5), rows[1] = PICK(a, b, 2, 3, 6, 7);
-    rows[2] = PICK(c, d, 0, 1, 4, 5), rows[3] = PICK(c, d, 2, 3, 6, 7);
+static inline void transpose(V* rows) {
+    if constexpr (sizeof(V) == 32) for (V *row = rows, *end = rows + 4; row < end; ++row) {
+        V a = row[0], b = row[4];
+        row[0] = PICK(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+        row[4] = PICK(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (V *row = rows, *end = rows + sizeof(V) / 4; row < end; row += 4) {
+        V a = zip<0>(row[0], row[2]), b = zip<0>(row[1], row[3]);
+        V c = zip<2>(row[0], row[2]), d = zip<2>(row[1], row[3]);
+        row[0] = zip<0>(a, b), row[1] = zip<2>(a, b), row[2] = zip<0>(c, d), row[3] = zip<2>(c, d);
+    }
 }
 
 // The sums of four vectors. Halves are added to each other until four lanes are left, and of these
@@ -93,16 +105,16 @@ static inline float largest(Floats value) {
 }
 
 // e^x within 2 units in the last place; 0 below -87 and infinite above 88.3, where float32 ends.
+constexpr float ROUND = 12582912.0f;  // 1.5 × 2^23: adding it rounds to a whole number
 static inline Floats exponential(Floats x) {
-    const float round = 12582912.0f;  // 1.5 × 2^23: adding it rounds to a whole number
-    Floats shifted = x * 1.44269504f + round, whole = shifted - round;
+    Floats shifted = x * 1.44269504f + ROUND, whole = shifted - ROUND;
     Floats r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     const float terms[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
                            5.0000001201e-1f};
     Floats y = splat(1.9875691500e-4f);
     for (float term : terms) y = y * r + term;
     y = y * r * r + r + 1.0f;
-    Ints power = (bits<Ints>(shifted) - bits<int32_t>(round) + 127) << 23;
+    Ints power = (bits<Ints>(shifted) - bits<int32_t>(ROUND) + 127) << 23;
     Floats result = x < splat(-87.0f) ? Floats{} : y * bits<Floats>(power);
     return x > splat(88.3f) ? splat(__builtin_inff()) : result;
 }

@@ -9,10 +9,10 @@
 // Oracle    float64, with x rounded likewise, in tests/test_cpp.py
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
 //           has the same bits with any number of tokens beside it. For more than 3 tiles a panel
-//           is unpacked to float32 once. Otherwise the four rows that share a load of x come from
-//           the quarters of the matrix, and the next four follow right behind them: a core
-//           prefetches four long streams, but not four rows in one page. With 4 bits a lane is a
-//           row, as one instruction multiplies 4 × LANES bytes; sums of groups are exact.
+//           is unpacked to float32 once. Otherwise four rows that share a load of x come from the
+//           quarters of the matrix, and the next four follow them: a core prefetches four long
+//           streams, but not four rows in one page. With 4 bits a lane is a row, whose words are
+//           transposed as they lie, scales among them; the products of a group add up exactly.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -25,8 +25,7 @@ constexpr int WIDTH = 2 * PANEL;  // from one token's results to the next's: roo
 constexpr int MOST = REGISTERS == 32 ? 6 : 2, FEW = 3 * MOST;  // tokens in a tile; in three
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
-// Memory in which one thread keeps intermediate results.
-struct Room {
+struct Room {  // memory in which one thread keeps intermediate results
     std::vector<Floats> memory;
     // `count` floats, aligned as Floats.
     float* floats(int64_t count) {
@@ -35,8 +34,7 @@ struct Room {
     }
 };
 
-// Rows that are multiplied four at a time: these four lie `apart` rows from each other.
-struct Rows {
+struct Rows {  // multiplied four at a time: these four lie `apart` rows from each other
     const uint8_t* data;
     int64_t stride, last;  // bytes from one row to the next, and the row that ends the matrix
     int64_t first = 0, apart = 1, along = 4;  // along: from four rows to the next four
@@ -91,7 +89,6 @@ static void multiply(const Rows& weights, int64_t rows, const float* x, size_t x
 }
 
 constexpr int MOST_GROUPED = REGISTERS == 32 ? 8 : 4;  // tokens in a tile
-typedef uint32_t FourWords __attribute__((vector_size(16)));
 typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
 
 // Add to `sum` the products of unsigned bytes and of signed bytes x, four of each to a lane.
@@ -114,18 +111,16 @@ static inline Sums add_products(Sums sum, Words bytes, Words x) {
 #endif
 }
 static inline Ints total(Sums sum) {
-    Ints pair = bits<Ints>(sum);
-    return (pair << 16 >> 16) + (pair >> 16);
+    return (bits<Ints>(sum) << 16 >> 16) + (bits<Ints>(sum) >> 16);
 }
 #endif
 
-struct Rounded {  // a group of x: 32 numbers in 8 bits, their scale, and their sum
+struct Rounded {  // a group of x: 32 numbers in 8 bits, two of each half twice; scale and sum
     float scale;
     int32_t sum;
-    int8_t x[32];
+    int8_t x[2][20];
 };
 static inline void round_groups(const float* x, int64_t size, Rounded* to) {
-    const float round = 12582912.0f;  // as in `exponential`
     for (const float* end = x + size; x < end; x += 32, ++to) {
         Floats high = {}, total = {};
         for (int i = 0; i < 32; i += LANES) {
@@ -135,57 +130,51 @@ static inline void round_groups(const float* x, int64_t size, Rounded* to) {
         float most = largest(high);
         float by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
         for (int i = 0; i < 32; i += LANES) {
-            Floats whole = load<Floats>(x + i) * by + round;
-            store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));
-            total += whole - round;
+            Floats whole = load<Floats>(x + i) * by + ROUND;
+            store(to->x[i / 16] + i % 16, __builtin_convertvector(bits<Words>(whole), Bytes));
+            total += whole - ROUND;
         }
         to->scale = most / 127.0f, to->sum = sum(total);
+        for (int8_t* half : to->x) memcpy(half + 16, half, 2);
     }
 }
 
-// A group of LANES rows, of which each word is four bytes of each row.
-template <class F>
-struct Grouped {
-    Words head, words[4];  // the head holds a scale, and above it a minimum, in float16
-
-    // The numbers 4 × w to 4 × w + 3 of each row.
-    inline Words numbers(int w) const {
-        return (w < 4 ? words[w] : words[w - 4] >> 4) & 0x0f0f0f0f;
-    }
-};
-// LANES rows from `from` on, four at a time: transposes their words, and prefetches bytes AHEAD.
-template <class F>
-static void interleave(const Rows& weights, int64_t from, Grouped<F>* groups) {
-    for (int64_t first = 0; first < LANES; first += 4) {
-        const uint8_t *row[4], *next = weights[from + first] + AHEAD;
-        for (int i = 0; i < 4; ++i) row[i] = weights[from + first + i];
-        uint32_t* to = (uint32_t*)groups + first;  // then LANES from one word to the next
-        for (int64_t at = 0; at < weights.stride; at += F::BYTES, next += 4 * F::BYTES) {
-            for (int i = 0; i < 4 * F::BYTES; i += 64) __builtin_prefetch(next + i, 0, 2);
-            for (int i = 0; i < 4; ++i)
-                to[i] = F::HEAD == 4 ? load<uint32_t>(row[i] + at) : load<uint16_t>(row[i] + at);
-            to += LANES;
-            FourWords words[4];
-            for (int i = 0; i < 4; ++i) words[i] = load<FourWords>(row[i] + at + F::HEAD);
-            transpose(words);
-            for (int n = 0; n < 4; ++n, to += LANES) store(to, words[n]);
+// Words of LANES rows side by side, SIDE rows at a time, whose stream is prefetched. Reads lines of
+// SIDE words: the last one of a row overlaps that before, or ends behind the row.
+static void interleave(const uint8_t* rows, int64_t stride, Words* to) {
+    const int64_t last = std::max<int64_t>((stride + 3) / 4 - SIDE, 0);
+    for (int64_t row = 0; row < LANES; row += SIDE, rows += SIDE * stride)
+        for (int64_t at = 0; at < last + SIDE; at += SIDE) {
+            const int64_t from = std::min(at, last);
+            Line lines[SIDE];
+            for (int i = 0; i < SIDE; ++i) {
+                if (i % 2) __builtin_prefetch(rows + AHEAD + at * SIDE * 4 + i / 2 * 64, 0, 2);
+                lines[i] = load<Line>(rows + i * stride + from * 4);
+            }
+            transpose(lines);
+            for (int i = 0; i < SIDE; ++i) store((uint32_t*)(to + from + i) + row, lines[i]);
         }
-    }
 }
 
-// M tokens by LANES rows.
+// M tokens by LANES rows. Two groups of 18 bytes are nine words: the last numbers of the first one
+// share a word with the head of the second, and its first ones a word with its own head.
 template <class F, int M>
-static void strip(const Grouped<F>* weights, const Rounded* x, int64_t groups, float* out) {
+static void strip(const Words* weights, const Rounded* x, int64_t groups, float* out) {
     Floats result[M] = {};
-    for (int64_t g = 0; g < groups; ++g, ++weights, ++x) {
+    for (int64_t g = 0; g < groups; ++g, ++x) {
+        const bool first = F::HEAD == 2 && g % 2 == 0, second = F::HEAD == 2 && !first;
+        const Words *words = weights + g * F::BYTES / 4, head = words[0] >> 16 * second;
+        const Words other = Words{} + first * 0xffff0000;
+        const Words last = F::HEAD == 4 ? words[4] : (words[4] & ~other) | (words[0] & other);
         Sums sum[M] = {};
         for (int w = 0; w < 8; ++w) {
-            Words numbers = weights->numbers(w);
-            for (int m = 0; m < M; ++m)
-                sum[m] = add_products(sum[m], numbers,
-                                      Words{} + load<uint32_t>(x[m * groups].x + 4 * w));
+            Words four = w % 4 == 3 ? last : words[w % 4 + 1];
+            four = (w < 4 ? four : four >> 4) & 0x0f0f0f0f;
+            for (int m = 0; m < M; ++m) {
+                const int8_t* by = x[m * groups].x[w / 4] + 2 * first + w % 4 * 4;
+                sum[m] = add_products(sum[m], four, Words{} + load<uint32_t>(by));
+            }
         }
-        const Words head = weights->head;
         Floats scale = F16::wide(head & 0xffff), minimum = F16::wide(head >> 16);
         for (int m = 0; m < M; ++m) {
             const Rounded& group = x[m * groups];
@@ -201,7 +190,6 @@ struct Part {  // `rows` rows of a matrix, in one format
     const uint8_t* data;
     int64_t rows, kind;
 };
-
 static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
 
 // Multiplies tokens by panels of matrices, for one thread.
@@ -225,17 +213,20 @@ struct Multiplier {
                 multiply<F>(weights, PANEL, x + from * size, size, count, size, out, WIDTH,
                             room.floats(size * PANEL));
             } else {
-                const int64_t groups = size / 32;
+                const int64_t groups = size / 32, stride = weights.stride, width = stride / 4 + SIDE;
                 if (from != rounded_from) {
                     rounded.resize(count * groups), rounded_from = from;
                     round_groups(x + from * size, count * size, rounded.data());
                 }
-                auto* words = (Grouped<F>*)room.floats(groups * sizeof(Grouped<F>) / sizeof(float));
+                auto* words = (Words*)room.floats(2 * width * LANES);
+                auto* copy = (uint8_t*)(words + width);  // where the matrix ends: see `interleave`
                 for (int64_t r = 0; r < PANEL; r += LANES) {
-                    interleave<F>(weights, r, words);
+                    const bool ends = weights.place(r + LANES) > weights.last;
+                    for (int i = 0; ends && i < LANES; ++i)
+                        memcpy(copy + i * stride, weights[r + i], stride);
+                    interleave(ends ? copy : weights[r], stride, words);
                     each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
-                        const Rounded* token = rounded.data() + t * groups;
-                        strip<F, m>(words, token, groups, out + t * WIDTH + r);
+                        strip<F, m>(words, &rounded[t * groups], groups, out + t * WIDTH + r);
                     });
                 }
             }
