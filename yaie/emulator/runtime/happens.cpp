@@ -34,10 +34,17 @@ void Seen::join(const Seen& other) {
         for (const auto& one : other.above) add(one.first, one.second);
         return;
     }
-    std::vector<std::pair<uint32_t, uint32_t>> both;
-    both.reserve(above.size() + other.above.size());
     auto a = above.begin();
     auto b = other.above.begin();
+    for (; b != other.above.end(); ++b) {  // in place, while no thread is new
+        while (a != above.end() && a->first < b->first) ++a;
+        if (a == above.end() || a->first != b->first) break;
+        a->second = std::max(a->second, b->second);
+    }
+    if (b == other.above.end()) return;
+    std::vector<std::pair<uint32_t, uint32_t>> both;
+    both.reserve(above.size() + other.above.size());
+    a = above.begin(), b = other.above.begin();
     while (a != above.end() || b != other.above.end()) {
         const bool first = b == other.above.end() || (a != above.end() && a->first <= b->first);
         const bool same = first && b != other.above.end() && a != above.end() && a->first == b->first;

@@ -103,6 +103,7 @@ void Checker::use_registers(Core& core, const Span* spans, size_t count, bool ac
             if (!accumulates && !is_declared(me.linear, begin)) continue;
             mine.registers.push_back({begin, end, accumulates, true, 0, 1, nullptr, nullptr});
             mine.events = std::max<uint64_t>(mine.events, 1);
+            mine.begin = std::min(mine.begin, begin), mine.end = std::max(mine.end, end);
             known = &mine.registers.back();
         }
         if (known->written > mine.fenced) {
@@ -137,6 +138,7 @@ void Checker::forget_fragments(uint32_t thread, uintptr_t begin, size_t size) {
 void Checker::touch_registers(Core& core, uintptr_t address, size_t size, Access kind,
                               const void* site) {
     Products& mine = products_[core.current->linear];
+    if (address >= mine.end || address + size <= mine.begin) return;
     for (Registers& one : mine.registers) {
         if (address >= one.end || address + size <= one.begin) continue;
         if (kind != Access::load) one.written = ++mine.events, one.writer = site;

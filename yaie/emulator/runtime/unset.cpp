@@ -7,6 +7,20 @@
 #include "checker.h"
 
 namespace emulator {
+namespace {
+
+template <class Word>
+bool is_zero(const unsigned char* bytes) {
+    Word word;
+    memcpy(&word, bytes, sizeof(word));
+    return word == 0;
+}
+
+bool is_zero(const unsigned char* bytes, size_t size) {
+    return size == 4 ? is_zero<uint32_t>(bytes) : size == 8 && is_zero<uint64_t>(bytes);
+}
+
+}  // namespace
 
 void Checker::unset(Core& core, void* variable, size_t size, size_t item, const char* name) {
     Thread& thread = *core.current;
@@ -46,7 +60,8 @@ void Checker::touch_own(Core& core, uintptr_t address, size_t size, Access kind,
     Busy busy(core);
     const uint32_t me = core.current->linear;
     unsigned char* marks = core.stacks.marks(reinterpret_cast<void*>(address));
-    const auto* first = static_cast<unsigned char*>(memchr(marks, 1, size));
+    const void* found = is_zero(marks, size) ? nullptr : memchr(marks, 1, size);
+    const auto* first = static_cast<const unsigned char*>(found);
     if (kind == Access::store) {
         settle_own(me);
         if (first) memset(marks, 0, size);
