@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from ctypes import c_char_p, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +53,13 @@ class Lines:
         new = set(addresses) - self._places.keys()
         if not new or not shutil.which("addr2line"):
             return
-        base, end = _mapped(library)
-        inside = sorted(a for a in new if base <= a - 1 < end)
+        bases = {address: _base(address - 1, library) for address in new}
+        inside = sorted(address for address in new if bases[address])
         if not inside:
             self._places.update(dict.fromkeys(new, NOWHERE))
             return
         # The instruction before a return address is the one that is meant.
-        asked = [hex(address - 1 - base) for address in inside]
+        asked = [hex(address - 1 - bases[address]) for address in inside]
         done = subprocess.run(
             ["addr2line", "-a", "-i", "-e", str(library), *asked],
             capture_output=True, text=True, check=True,
@@ -84,13 +87,14 @@ def _first_of_the_learner(frames: list[str]) -> Place:
     return next(in_source, places[0] if places else NOWHERE)
 
 
-def _mapped(library: Path) -> tuple[int, int]:
-    """Where a loaded shared object lies in this process."""
-    begin, end = 0, 0
-    wanted = str(library.resolve())
-    for row in Path("/proc/self/maps").read_text().splitlines():
-        fields = row.split(maxsplit=5)
-        if len(fields) == 6 and fields[5] == wanted:
-            low, high = (int(part, 16) for part in fields[0].split("-"))
-            begin, end = begin or low, high
-    return begin, end
+class _Loaded(ctypes.Structure):
+    """What dladdr tells: a shared object, as it was loaded, and where; the nearest symbol."""
+
+    _fields_ = [("file", c_char_p), ("base", c_void_p), ("symbol", c_char_p), ("at", c_void_p)]
+
+
+def _base(address: int, library: Path) -> int:
+    """Where a loaded shared object begins; 0 if the address is not inside."""
+    found = _Loaded()
+    known = ctypes.CDLL(None).dladdr(c_void_p(address), ctypes.byref(found))
+    return found.base or 0 if known and os.fsdecode(found.file) == str(library) else 0
