@@ -728,7 +728,7 @@ def test_what_was_known_before_a_step_failed_is_told(own):
     counted = http.get("/metrics").text
     assert 'yaie_request_finished_total{reason="length"} 2.0' in counted
     assert 'reason="error"' not in counted
-    assert not server.worker.metrics._last_token
+    assert not server.worker.num_requests
 
 
 def test_an_engine_that_cannot_go_on_says_so(own, monkeypatch):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from json.encoder import encode_basestring_ascii
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from starlette.types import Send
 
-from yaie.engine.request import Request, RequestOutput, TokenLogprob
+from yaie.engine.request import Request, TokenLogprob
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
@@ -55,40 +57,37 @@ class Call:
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{self.request_id}"
         self._num_sent = 0  # generated tokens in the chunks so far
-        self._around: dict[int, tuple[str, str, str]] = {}
+        self._around: dict[int, list[str]] = {}
 
     async def whole(self) -> Json:
         """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
         self.job.handle = lambda: True  # only the end is of interest
         while not self.job.is_over:
             await self.job.changed()
-        list(self.job.news())  # which raises what went wrong
-        outputs = enumerate(request.output() for request in self.job.requests)
-        choices = [self.choice(index, output, is_first=True) for index, output in outputs]
+        choices = sorted(map(self.choice, self.job.news()), key=itemgetter("index"))
         return self._response(self.whole_kind, choices, self._usage())
 
     def events(self) -> Iterator[str]:
         """What is new, as events of the stream. Raises ApiError if a request has failed."""
         counts = self.usage.continuous_usage_stats
-        for index, update, is_first in self.job.news():
-            self._num_sent += update.num_tokens
-            if not (is_first or update.finish_reason or self.logprobs or counts):
-                yield self._text_event(index, update.text)
+        for update in self.job.news():
+            if update.has_begun and not (update.finish_reason or self.logprobs or counts):
+                yield self._text_event(update)
                 continue
-            for choice in self.pieces(index, update, is_first):
+            self._num_sent += update.num_tokens
+            for choice in self.pieces(update):
                 usage = self._usage(self._num_sent) if counts else None
                 yield _event(self._response(self.chunk_kind, [choice], usage))
         if self.job.is_over and self.usage.include_usage:
             yield _event(self._response(self.chunk_kind, [], self._usage()))
 
-    def _text_event(self, index: int, text: str) -> str:
+    def _text_event(self, update: Update) -> str:
         """An event in which only the text is new: what stands around it is made once."""
-        if index not in self._around:
-            [choice] = self.pieces(index, Update(HOLE), is_first=False)
+        if (around := self._around.get(update.index)) is None:
+            [choice] = self.pieces(replace(update, text=HOLE))
             event = _event(self._response(self.chunk_kind, [choice], None))
-            self._around[index] = event.rpartition(json.dumps(HOLE))
-        before, _, after = self._around[index]
-        return before + json.dumps(text) + after
+            around = self._around[update.index] = event.rsplit(json.dumps(HOLE), 1)
+        return f"{around[0]}{encode_basestring_ascii(update.text)}{around[1]}"
 
     def _response(self, kind: str, choices: list[Json], usage: Json | None) -> Json:
         answer = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -127,25 +126,25 @@ class CompletionCall(Call):
     echoes: list[str] | None = None
     only_echo: bool = False
 
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
-        if not update.has_news and not (is_first and self.echoes):
+    def pieces(self, update: Update) -> list[Json]:
+        if not (update.text or update.finish_reason) and (update.has_begun or not self.echoes):
             return []
-        return [self.choice(index, update, is_first)]
+        return [self.choice(update)]
 
-    def choice(self, index: int, new: RequestOutput | Update, is_first: bool) -> Json:
-        text, logprobs, finish_reason = new.text, new.logprobs, new.finish_reason
+    def choice(self, update: Update) -> Json:
+        text, logprobs, finish_reason = update.text, update.logprobs, update.finish_reason
         if self.only_echo:
             text, logprobs, finish_reason = "", [], finish_reason and "length"
         rows = [self._row(token, token.text_offset) for token in logprobs] if self.logprobs else []
         if self.echoes:
-            echo = self.echoes[index // self.num_answers]
+            echo = self.echoes[update.index // self.num_answers]
             rows = [(*row[:3], row[3] + len(echo)) for row in rows]
-            if is_first:
+            if not update.has_begun:
                 text = echo + text
-                rows = self._prompt_rows(self.job.requests[index]) + rows if self.logprobs else []
+                rows = self._prompt_rows(update.request) + rows if self.logprobs else []
         found = {name: [row[i] for row in rows] for i, name in enumerate(LOGPROBS)}
         return {
-            "index": index,
+            "index": update.index,
             "text": text,
             "logprobs": found if self.logprobs else None,
             "finish_reason": finish_reason,
@@ -174,22 +173,22 @@ class ChatCall(Call):
     prefix = "chatcmpl"
     whole_kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
-    def pieces(self, index: int, update: Update, is_first: bool) -> list[Json]:
+    def pieces(self, update: Update) -> list[Json]:
         """The first names the role."""
-        role = {"index": index, "delta": {"role": "assistant", "content": ""}}
-        first = [role | {"logprobs": None, "finish_reason": None}] if is_first else []
-        if not update.has_news:
+        role = {"index": update.index, "delta": {"role": "assistant", "content": ""}}
+        first = [] if update.has_begun else [role | {"logprobs": None, "finish_reason": None}]
+        if not (update.text or update.finish_reason):
             return first
-        piece = self.choice(index, update, is_first)
+        piece = self.choice(update)
         piece["delta"] = {"content": piece.pop("message")["content"]}
         return [*first, piece]
 
-    def choice(self, index: int, new: RequestOutput | Update, is_first: bool) -> Json:
+    def choice(self, update: Update) -> Json:
         return {
-            "index": index,
-            "message": {"role": "assistant", "content": new.text},
-            "logprobs": self._logprobs(new.logprobs),
-            "finish_reason": new.finish_reason,
+            "index": update.index,
+            "message": {"role": "assistant", "content": update.text},
+            "logprobs": self._logprobs(update.logprobs),
+            "finish_reason": update.finish_reason,
         }
 
     def _logprobs(self, logprobs: list[TokenLogprob]) -> Json | None:
@@ -217,12 +216,12 @@ async def stream(call: Call, send: Send, write: Callable[[Callable], bool] | Non
     job, kind = call.job, (b"content-type", b"text/event-stream; charset=utf-8")
     await send({"type": "http.response.start", "status": 200, "headers": [kind]})
 
-    def piece() -> bytes:
-        return "".join(call.events()).encode()
+    def piece() -> str:
+        return "".join(call.events())
 
     while not job.is_over:
         if body := piece():
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
         job.handle = write and partial(write, piece)
         await job.changed()
         job.handle = None

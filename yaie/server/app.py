@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 from yaie import __version__
 from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.request import Request as EngineRequest
-from yaie.engine.text import OutputText
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import errors, protocol
 from yaie.server.answers import ChatCall, CompletionCall, stream
@@ -48,7 +47,7 @@ def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastA
     app.state.worker, app.state.settings = worker, settings
     errors.install(app)
     server = _Server(tokenizer, worker, settings)
-    app.add_middleware(Gate, settings, worker.late, server.answer_quickly)
+    app.add_middleware(Gate, settings, worker, server.answer_quickly)
     for path, (_, whole, answer) in server.endpoints.items():
         streamed = {200: {"content": {"text/event-stream": {}}}}
         app.post(path, responses=streamed, response_model=whole)(answer)
@@ -206,7 +205,7 @@ class _Server:
         if len(prompt) + params.max_tokens > most:
             asked = f"the prompt's {len(prompt)} tokens and max_tokens {params.max_tokens}"
             raise ApiError(400, f"{asked} exceed the {most} tokens that fit", "max_tokens", code)
-        return EngineRequest(request_id, prompt, params, salt, OutputText(self.tokenizer))
+        return EngineRequest(request_id, prompt, params, salt)
 
     async def _answer(
         self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
@@ -227,7 +226,8 @@ class _Stream(Response):
         self._call, self._worker = call, worker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        write = scope.get("state", {}).get("write_piece")
+        has_chunks = scope.get("http_version") == "1.1"
+        write = scope.get("state", {}).get("write_piece") if has_chunks else None
         try:
             with suppress(ApiError):  # the client left
                 await unless_gone(stream(self._call, send, write), receive)

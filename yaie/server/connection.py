@@ -32,22 +32,22 @@ log = logging.getLogger("yaie.server.connection")
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, which tells its acceptor whether it owes the head of a request. The
-    state of a request's scope has its `write_piece`."""
+    """uvicorn's connection, which tells its acceptor whether it owes the head of a request, and
+    calls `catch_up` before it reads. The state of a request's scope has its `write_piece`."""
 
-    def __init__(self, acceptor: Acceptor, **options: Any) -> None:
+    def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
-        self._acceptor = acceptor
+        self._acceptor, self._catch_up = acceptor, catch_up
         self.app_state = self.app_state | {"write_piece": self.write_piece}
 
-    def write_piece(self, make: Callable[[], bytes]) -> bool:
-        """Write what `make` returns as a chunk of the body that has begun, or return False if that
-        has to wait. By way of ASGI and h11 a piece takes a task and several times as long."""
-        has_chunks = self.conn.their_http_version >= b"1.1"
-        is_ready = has_chunks and not self.flow.write_paused and not self.transport.is_closing()
-        if is_ready and (piece := make()):
-            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        return is_ready
+    def write_piece(self, make: Callable[[], str]) -> bool:
+        """Write what `make` returns, in ASCII, as a chunk of the body, or return False if that has
+        to wait. By way of ASGI and h11 a piece takes a task and several times as long."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        if piece := make():
+            self.transport.write(f"{len(piece):x}\r\n{piece}\r\n".encode("ascii"))
+        return True
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Await the head of the first request."""
@@ -56,6 +56,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass the data on, and note whether they complete the head."""
+        self._catch_up()
         super().data_received(data)
         self._watch()
 

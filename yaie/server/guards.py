@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.server.errors import ApiError
-from yaie.server.worker import LATE
+from yaie.server.worker import LATE, Worker
 
 SAFE = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # an id with nothing that could end a line of the log
 
@@ -136,21 +136,23 @@ class Gate:
     PATIENCE = 16
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, late: asyncio.Event,
+        self, app: ASGIApp, settings: Settings, worker: Worker,
         short_cut: Callable[[bytes, Request], Awaitable[Response | None]],
     ) -> None:  # fmt: skip
-        self.app, self.settings, self.late, self.short_cut = app, settings, late, short_cut
+        self.app, self.settings, self.worker, self.short_cut = app, settings, worker, short_cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        self.worker.catch_up()
         headers, started, status = Headers(scope=scope), time.perf_counter(), 499
         given = headers.get("x-request-id", "")
         scope["request_id"] = name = given if SAFE.fullmatch(given) else uuid.uuid4().hex
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
+            self.worker.catch_up()
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = name
@@ -176,7 +178,7 @@ class Gate:
             if settings.api_key is not None and scope["path"].startswith("/v1"):
                 check_key(settings.api_key, headers)
             reading, seconds = self._read(receive), settings.body_timeout
-            body = await unless(self.late.wait(), self._late, reading, seconds)
+            body = await unless(self.worker.late.wait(), self._late, reading, seconds)
             response = await self.short_cut(body, Request(scope, receive))
         except ApiError as error:
             response = error.response()
@@ -191,7 +193,7 @@ class Gate:
         await self.app(scope, replay, send)
 
     def _late(self) -> ApiError:
-        if self.late.is_set():
+        if self.worker.late.is_set():
             return ApiError(503, LATE, code="shutting_down", closes=True)
         message = f"the body must be here within {self.settings.body_timeout:g} s"
         return ApiError(408, message, code="request_timeout", closes=True)

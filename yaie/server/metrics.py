@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import accumulate
 
@@ -73,11 +73,9 @@ class Metrics:
         self.inference = seconds("request_inference_time_seconds", "Admission to last token")
         self.prefill = seconds("request_prefill_time_seconds", "Admission to first token")
         self.decode = seconds("request_decode_time_seconds", "First token to last token")
-        self._last_token: dict[str, float] = {}
 
     def observe_end(self, request: Request, reason: str) -> None:
         """Count a request that ended, whatever the reason."""
-        self._last_token.pop(request.request_id, None)
         self.finished.labels(reason).inc()
         self.preemptions.inc(request.metrics.num_preemptions)
         if reason not in ("stop", "length"):
@@ -94,17 +92,19 @@ class Metrics:
         self.prefill.observe(first - admitted)
         self.decode.observe(end - first)
 
-    def observe_token(self, request: Request, now: float) -> None:
-        """Note the time of a token, without the locks of a `Histogram`."""
-        last = self._last_token.get(request.request_id)
-        if last is None:
-            self.prompt_tokens.inc(request.num_prompt_tokens)
-            self.cached_tokens.inc(request.metrics.num_cached_tokens)
-            self.first_token.observe(now - request.metrics.arrival_time)
-        else:
-            self._gaps[bisect_left(_SECONDS, now - last)] += 1
-            self._gap_sum += now - last
-        self._last_token[request.request_id] = now
+    def observe_first(self, request: Request, now: float) -> None:
+        """Note the first token of a request."""
+        self.prompt_tokens.inc(request.num_prompt_tokens)
+        self.cached_tokens.inc(request.metrics.num_cached_tokens)
+        self.first_token.observe(now - request.metrics.arrival_time)
+
+    def observe_tokens(self, last_tokens: Mapping[float, int], now: float) -> None:
+        """Note tokens that come now, so many each since a last one; 0 stands for none before."""
+        self.generation_tokens.inc(sum(last_tokens.values()))
+        for last, count in last_tokens.items():
+            if last:
+                self._gaps[bisect_left(_SECONDS, now - last)] += count
+                self._gap_sum += (now - last) * count
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -127,7 +127,7 @@ class Server(uvicorn.Server):
         """As uvicorn's, which waits for the worker. Raises RuntimeError if that has failed."""
         await super().startup([])
         about = {"server_state": self.server_state, "app_state": self.lifespan.state}
-        make = partial(Connection, config=self.config, **about)
+        make = partial(Connection, self.worker.catch_up, config=self.config, **about)
         limits = self.settings.max_connections, self.settings.head_timeout
         self.servers = [Acceptor(listener, make, *limits) for listener in sockets]
         self._end = asyncio.ensure_future(self._end_after_engine())

@@ -11,7 +11,7 @@ import logging
 import select
 import socket
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,37 +30,36 @@ LATE = "the server is shutting down"
 log = logging.getLogger("yaie.server")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Update:
-    """What was added to a request since its client was told last."""
+    """A request, `index` of its job, and what was added since its client was told last: all if none
+    `has_begun` to be told. `last_token` is when its newest token came, 0 before the first."""
 
+    index: int
+    request: Request
     text: str = ""
     num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: str | None = None
     error: str | None = None
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there is anything to show. A token without text waits for the next one."""
-        return bool(self.text) or self.finish_reason is not None
+    has_begun: bool = False
+    last_token: float = 0.0
 
 
 class Job:
-    """The requests of one HTTP call, numbered from 0.
+    """The requests of one HTTP call.
 
     Attributes:
+        added: what is new, as keys.
         num_open: how many have no finish_reason.
         is_over: whether none is open, or one has failed.
         handle: deals with what is new without the task of the call, if it returns True.
-        updates: what is new, by number.
     """
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests, self.num_open, self.is_over = requests, len(requests), False
         self.handle: Callable[[], bool] | None = None
-        self.updates: defaultdict[int, Update] = defaultdict(Update)
-        self._begun: set[int] = set()
+        self.added: dict[Update, None] = {}
         self._changed, self._error = asyncio.Event(), None
 
     def tell(self) -> None:
@@ -79,16 +78,19 @@ class Job:
         if self._error is not None:
             raise self._error
 
-    def news(self) -> Iterator[tuple[int, Update, bool]]:
-        """(number of a request, what is new, whether it is the first that is told of it). A first
-        token is told even if it has no text to show yet. Raises ApiError if a request failed."""
-        for index, update in list(self.updates.items()):
+    def news(self) -> Iterator[Update]:
+        """What is new, of each request, until the next one is asked for. A token without text waits
+        for the next one, but a first token is told. Raises ApiError if a request failed."""
+        for update in self.added:
             if update.finish_reason == "error":
                 raise ApiError(500, update.error or "the engine failed", code="engine_error")
-            is_first = index not in self._begun
-            if update.has_news or is_first:
-                self._begun.add(index)
-                yield index, self.updates.pop(index) if update.has_news else Update(), is_first
+            if update.text or update.finish_reason:
+                yield update
+                update.text, update.num_tokens, update.logprobs = "", 0, []
+            elif not update.has_begun:
+                yield Update(update.index, update.request)
+            update.has_begun = True
+        self.added.clear()
 
 
 class Worker:
@@ -114,7 +116,7 @@ class Worker:
         self.engine, self.ready, self._restart = engine, ready, restart
         self.max_requests = ready.max_num_seqs + max_queued
         self.metrics, metrics.load = metrics, ready.load
-        self._jobs: dict[int, tuple[Job, int]] = {}
+        self._jobs: dict[int, tuple[Job, Update]] = {}
         self.late, self.ended = asyncio.Event(), asyncio.Event()
         self.is_alive, self.why_ended = True, ""
         self._numbers, self._stopping = count(1), False
@@ -128,7 +130,7 @@ class Worker:
         """Have the event loop that runs now listen to the engine."""
         self._waiting = select.poll()  # `Connection.poll` makes a selector at each call
         self._waiting.register(self.engine.pipe, select.POLLIN)
-        asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self._receive)
+        asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self.catch_up)
 
     def check_capacity(self, count: int) -> None:
         """Raise ApiError if `count` requests cannot be taken, now or ever."""
@@ -150,7 +152,7 @@ class Worker:
         for index, request in enumerate(requests):
             request.number = next(self._numbers)
             request.request_id += f"-{request.number}"
-            self._jobs[request.number] = (job, index)
+            self._jobs[request.number] = (job, Update(index, request))
             about = (request.number, request.request_id, request.prompt_token_ids)
             more = (request.params, request.namespace, request.metrics.arrival_time)
             self._send(wire.Add(*about, *more))
@@ -186,18 +188,18 @@ class Worker:
             job.tell()
 
     def _send(self, message: wire.Add | int) -> None:
-        with suppress(OSError):  # it has ended, which `_receive` will notice
+        with suppress(OSError):  # it has ended, which `catch_up` will notice
             wire.send(self.engine.pipe, message)
 
-    def _receive(self) -> None:
-        """Take the messages that have come, up to `MOST_READ`, then tell what is new: if the event
-        loop is slower than the engine, one update holds the tokens of several steps."""
-        pipe, changed = self.engine.pipe, {}
+    def catch_up(self) -> None:
+        """Take the engine's messages that have come, up to `MOST_READ`, then tell what is new: if
+        the event loop is slower than the engine, one update holds the tokens of several steps. Done
+        between requests too: many may come together, and one takes as long as 30 tokens."""
+        changed: dict[Job, None] = {}
         for _ in range(MOST_READ):
-            message = wire.receive(pipe)
-            self._take(message, changed)
-            if message is None or not self._waiting.poll(0):
+            if not self._waiting.poll(0):
                 break
+            self._take(wire.receive(self.engine.pipe), changed)
         for job in changed:
             job.tell()
 
@@ -217,41 +219,40 @@ class Worker:
 
     def _add(self, step: wire.Step, changed: dict[Job, None]) -> None:
         """Add what a step has added to the requests and their jobs."""
-        now, num_tokens, observe = time.perf_counter(), 0, self.metrics.observe_token
+        now, last_tokens = time.perf_counter(), Counter[float]()
         for i, number in enumerate(step.numbers):
-            job, index = self._jobs.get(number, (None, 0))
+            job, update = self._jobs.get(number, (None, None))
             if job is None:  # aborted meanwhile
                 continue
-            request, update, changed[job] = job.requests[index], job.updates[index], None
+            request, changed[job], job.added[update] = update.request, None, None
             if state := step.states.get(i):
                 request.metrics, request.prompt_logprobs = state.metrics, state.prompt_logprobs
+            update.text += step.texts[i]
             if (token := step.tokens[i]) >= 0:
                 request.token_ids.append(token)
                 update.num_tokens += 1
-            if text := step.texts[i]:
-                request.output_text.pieces.append(text)
-                update.text += text
+                last_tokens[update.last_token] += 1
+                if not update.last_token:
+                    self.metrics.observe_first(request, now)
+                update.last_token = now
             if logprobs := step.logprobs.get(i):
-                request.logprobs += logprobs
                 update.logprobs += logprobs
-            if state is None or state.error is None:
-                num_tokens += 1
-                observe(request, now)
             if state and state.finish_reason is not None:
                 self._finish(number, state.finish_reason, state.error)
-        self.metrics.generation_tokens.inc(num_tokens)
+        self.metrics.observe_tokens(last_tokens, now)
 
     def _finish(self, number: int, reason: str, error: str | None) -> None:
-        job, index = self._jobs.pop(number)
-        for one in (job.requests[index], job.updates[index]):
-            one.finish_reason, one.error = reason, error
+        job, update = self._jobs.pop(number)
+        update.finish_reason, update.error = reason, error
+        job.added[update] = None
         job.num_open -= 1
         job.is_over = job.is_over or not job.num_open or reason == "error"
-        self.metrics.observe_end(job.requests[index], reason)
+        self.metrics.observe_end(update.request, reason)
 
     def _note_end(self) -> None:
         """Start the engine again, if it has not ended as it was to."""
         asyncio.get_running_loop().remove_reader(self.engine.pipe.fileno())
+        self._waiting.unregister(self.engine.pipe)
         self.engine.end(PATIENCE)
         if not self._stopping:
             self.why_ended = self.why_ended or self.engine.ended()
