@@ -711,6 +711,14 @@ def test_a_request_that_cannot_be_added_ends_alone(own, monkeypatch):
     post(http)
 
 
+def test_the_engines_pipe_is_waited_for(own):
+    """uvloop makes it fail where it would wait: part of a long prompt, or all of a request among
+    many, would be lost."""
+    server, http = own
+    post(http, max_tokens=1)
+    assert os.get_blocking(server.worker.engine.pipe.fileno())
+
+
 def test_what_was_known_before_a_step_failed_is_told(own):
     """As when steps overlap: one is launched, the tokens of another are read, the next fails."""
     server, http = own

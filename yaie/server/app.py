@@ -124,9 +124,8 @@ class _Server:
         job = self._submit(request, prompts, body, max(1, max_tokens), body.logprobs, scores)
         call = CompletionCall(
             *self._call(job, body, request, body.logprobs is not None),
-            echoes=self._echoes(body.prompts) if body.echo else None,
-            only_echo=only_echo,
-        )
+            echoes=self._echoes(body.prompts) if body.echo else None, only_echo=only_echo,
+        )  # fmt: skip
         return await self._answer(call, body, request)
 
     async def chat_completions(self, body: protocol.ChatRequest, request: Request) -> Response:

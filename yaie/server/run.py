@@ -56,7 +56,7 @@ def serve(
     listener = bind(host, port)  # before the model is loaded, which takes longer
     start = partial(EngineProcess, model, EngineConfig() if config is None else config, exercises)
     with listener:
-        started = time.perf_counter()
+        begun = time.perf_counter()
         print(f"loading {model} ...", flush=True)
         engine = start()
         try:
@@ -77,8 +77,7 @@ def serve(
         app = build_app(worker, tokenizer, settings)
 
         def greet() -> None:
-            print(f"back ends: {ready.back_ends}")
-            print(f"ready after {time.perf_counter() - started:.1f} s")
+            print(f"back ends: {ready.back_ends}\nready after {time.perf_counter() - begun:.1f} s")
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)
 
@@ -87,6 +86,7 @@ def serve(
             # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
         gc.freeze()  # what is there stays, and need not be looked through
+        gc.set_threshold(20_000)  # nor the objects of requests, which are freed without it
         return_freed_memory()
         try:
             server.run(sockets=[listener])
@@ -107,15 +107,11 @@ class Server(uvicorn.Server):
         self, app: FastAPI, worker: Worker, patience: int, greet: Callable[[], None] = lambda: None
     ) -> None:
         config = uvicorn.Config(
-            app,
-            http="h11",
-            ws="none",
+            app, http="h11", ws="none", log_level="warning", access_log=False,
             timeout_keep_alive=ceil(app.state.settings.head_timeout),
-            log_level="warning",
-            access_log=False,
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
-        )
+        )  # fmt: skip
         super().__init__(config)
         logger = logging.getLogger("uvicorn.error")
         logger.addFilter(is_no_cancellation)

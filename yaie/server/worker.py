@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import select
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -131,6 +131,7 @@ class Worker:
         self._waiting = select.poll()  # `Connection.poll` makes a selector at each call
         self._waiting.register(self.engine.pipe, select.POLLIN)
         asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self.catch_up)
+        os.set_blocking(self.engine.pipe.fileno(), True)  # uvloop has it fail where it would wait
 
     def check_capacity(self, count: int) -> None:
         """Raise ApiError if `count` requests cannot be taken, now or ever."""
@@ -194,7 +195,7 @@ class Worker:
     def catch_up(self) -> None:
         """Take the engine's messages that have come, up to `MOST_READ`, then tell what is new: if
         the event loop is slower than the engine, one update holds the tokens of several steps. Done
-        between requests too: many may come together, and one takes as long as 30 tokens."""
+        between requests too: many may come together, and each takes as long as 30 tokens."""
         changed: dict[Job, None] = {}
         for _ in range(MOST_READ):
             if not self._waiting.poll(0):
@@ -219,7 +220,7 @@ class Worker:
 
     def _add(self, step: wire.Step, changed: dict[Job, None]) -> None:
         """Add what a step has added to the requests and their jobs."""
-        now, last_tokens = time.perf_counter(), Counter[float]()
+        now, last_tokens = time.perf_counter(), {}
         for i, number in enumerate(step.numbers):
             job, update = self._jobs.get(number, (None, None))
             if job is None:  # aborted meanwhile
@@ -231,7 +232,7 @@ class Worker:
             if (token := step.tokens[i]) >= 0:
                 request.token_ids.append(token)
                 update.num_tokens += 1
-                last_tokens[update.last_token] += 1
+                last_tokens[update.last_token] = last_tokens.get(update.last_token, 0) + 1
                 if not update.last_token:
                     self.metrics.observe_first(request, now)
                 update.last_token = now
