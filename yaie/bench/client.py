@@ -1,8 +1,7 @@
 """A client of the server that notes when each piece of an answer comes.
 
 Connections are kept and used again, as many as there are requests under way: no request waits here
-for another. It speaks just enough HTTP for this: a request must take the client less time than the
-server, since the pieces of other answers are not noted meanwhile.
+for another, so it is late only if the server is.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+
+import httpx
 
 from yaie.bench.load import Trace
 
@@ -56,22 +56,26 @@ class Client:
     def __init__(
         self, url: str, model: str, api_key: str | None = None, timeout: float = 300.0
     ) -> None:
-        self.url, self.model, self._timeout = urlsplit(url), model, timeout
-        if self.url.scheme != "http" or not self.url.hostname:
+        self.url, self.model = httpx.URL(url), model
+        if self.url.scheme != "http" or not self.url.host:
             raise ValueError(f"url must look like http://127.0.0.1:8000, got {url!r}")
-        key = f"Authorization: Bearer {api_key}\r\n" if api_key else ""
-        self._headers = f"Host: {self.url.netloc}\r\nContent-Type: application/json\r\n{key}"
-        self._is_open = False
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._options = {
+            "base_url": url,
+            "headers": {"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            "timeout": timeout,
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            "trust_env": False,  # no proxy stands between
+        }
+        self._http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Client:
-        self._is_open = True
+        self._http = httpx.AsyncClient(**self._options)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._is_open = False
-        while self._idle:
-            self._idle.pop()[1].close()
+        http, self._http = self._http, None
+        await http.aclose()
 
     async def stream(
         self,
@@ -102,7 +106,7 @@ class Client:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        async with self._ask("POST", "/v1/completions", body | fields) as response:
+        async with self._ask("POST", "/v1/completions", json=body | fields) as response:
             async for event in _events(response):
                 self._note(event, answer)
                 if on_piece is not None and answer.text:
@@ -114,46 +118,24 @@ class Client:
     async def get(self, path: str) -> str:
         """The body of a page of the server."""
         async with self._ask("GET", path) as response:
-            return (await response.read()).decode()
+            return (await response.aread()).decode()
 
     @asynccontextmanager
-    async def _ask(
-        self, method: str, path: str, body: dict[str, Any] | None = None
-    ) -> AsyncIterator[_Response]:
+    async def _ask(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
         """An answer that has begun. Raises ClientError if it is an error, or breaks off."""
-        reader, writer = await self._connection()
-        response = _Response(reader, writer, self._timeout)
-        content = b"" if body is None else json.dumps(body).encode()
-        target = f"{method} {self.url.path.rstrip('/')}{path} HTTP/1.1\r\n"
-        head = f"{target}{self._headers}Content-Length: {len(content)}\r\n\r\n"
+        kept = nullcontext(self._http) if self._http else httpx.AsyncClient(**self._options)
         try:
-            writer.write(head.encode() + content)
-            status, _, reason = (await response.read_head()).partition(" ")
-            if status != "200":
-                said = (await response.read()).decode(errors="replace")
-                raise (Refused if status == "429" else ClientError)(f"{status} {reason}: {said}")
-            yield response
-        except (OSError, EOFError) as error:
-            raise ClientError("the answer broke off: the server closed the connection") from error
-        finally:
-            response.timer.cancel()
-            if self._is_open and response.is_whole:
-                self._idle.append((reader, writer))
-            else:
-                writer.close()
-
-    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """One that is idle, and that the server has not closed meanwhile, or a new one."""
-        while self._idle:
-            reader, writer = self._idle.pop()
-            if not reader.at_eof():
-                return reader, writer
-            writer.close()
-        host, port = self.url.hostname, self.url.port or 80
-        try:
-            return await asyncio.open_connection(host, port)
-        except OSError as error:
-            raise ClientError(f"no server answers at {host} port {port}: {error}") from error
+            async with kept as http, http.stream(method, path, **what) as response:
+                if response.status_code != 200:
+                    said = (await response.aread()).decode(errors="replace")
+                    error = Refused if response.status_code == 429 else ClientError
+                    raise error(f"{response.status_code} {response.reason_phrase}: {said}")
+                yield response
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            where = f"{self.url.host} port {self.url.port or 80}"
+            raise ClientError(f"no server answers at {where}: {error}") from error
+        except httpx.HTTPError as error:
+            raise ClientError(f"the answer broke off: {error or 'nothing came'}") from error
 
     def _note(self, event: dict[str, Any], answer: Answer) -> None:
         if "error" in event:
@@ -164,42 +146,6 @@ class Client:
                 answer.trace.tokens.append(time.perf_counter())
                 answer.text += choice["text"]
             answer.finish_reason = choice["finish_reason"] or answer.finish_reason
-
-
-class _Response:
-    """An answer as it comes: its head, then its body. If nothing comes for `timeout` seconds, the
-    connection is closed, and reading raises EOFError or OSError."""
-
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float
-    ) -> None:
-        self._reader, self._abort, self._timeout = reader, writer.transport.abort, timeout
-        self._loop = asyncio.get_running_loop()
-        self.timer = self._loop.call_later(timeout, self._abort)
-        self.is_whole = False
-
-    async def read_head(self) -> str:
-        """The status and its reason."""
-        first, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines if line)
-        self._is_chunked = headers.get("transfer-encoding") == "chunked"
-        self._length = int(headers.get("content-length", 0))
-        return first.partition(" ")[2]
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body, as the server has divided it."""
-        while self._is_chunked and (size := int(await self._reader.readuntil(b"\r\n"), 16)):
-            yield (await self._reader.readexactly(size + 2))[:-2]
-            self.timer.cancel()
-            self.timer = self._loop.call_later(self._timeout, self._abort)
-        rest = await self._reader.readexactly(2 if self._is_chunked else self._length)
-        self.is_whole = True
-        if not self._is_chunked:
-            yield rest
-
-    async def read(self) -> bytes:
-        """The whole body."""
-        return b"".join([piece async for piece in self.pieces()])
 
 
 def closed_loop(
@@ -252,11 +198,11 @@ def open_loop(
     return asyncio.run(run())
 
 
-async def _events(response: _Response) -> AsyncIterator[dict[str, Any]]:
+async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The data of server-sent events, as they come. The answer is read to its end, so that its
     connection can be used again."""
     begun, done = b"", False
-    async for piece in response.pieces():
+    async for piece in response.aiter_raw():
         *lines, begun = (begun + piece).split(b"\n")  # a text may hold other ends of lines: U+2028
         for line in lines:
             if line.startswith(b"data: [DONE]"):
