@@ -42,6 +42,7 @@ from yaie.ops.reference.attention import causal_mask
 
 CPU = torch.device("cpu")
 BEST = Ceilings(copy=4000.0, read=5000.0, matmul={4096: 700.0, 8192: 650.0})
+pytestmark = pytest.mark.usefixtures("short_reads")
 
 
 class FakeClock:

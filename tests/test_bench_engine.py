@@ -45,6 +45,7 @@ from yaie.cli import app
 from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
 
+pytestmark = pytest.mark.usefixtures("short_reads")
 CPU = torch.device("cpu")
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 MOST_GROWTH = 2**20  # bytes per minute of a server, when its cache has been full for ten minutes
