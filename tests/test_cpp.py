@@ -523,3 +523,17 @@ def test_fewer_bits_say_nearly_the_same(exact, logprobs, form, divergence, agree
     same = (exact.argmax(-1) == rounded.argmax(-1)).float().mean()
     print(f"{form}: KL {found:.2e}, the same token {same:.3f}", file=sys.stderr)
     assert found < divergence and same > agreement
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="a system without smaps")
+def test_pages_that_only_starting_has_read_are_given_back():
+    code = (
+        "import os, torch; from yaie.bench.peer import resident_mb\n"
+        "from yaie.engine.threads import return_freed_memory\n"
+        "before = resident_mb(os.getpid())['rss']; return_freed_memory()\n"
+        "after = resident_mb(os.getpid())['rss']\n"
+        "print(before - after, torch.ones(5, 7).mm(torch.ones(7, 2)).sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    less, total = done.stdout.split()
+    assert float(less) > 30 and total == "tensor(70.)"

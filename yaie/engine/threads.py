@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import re
 from collections.abc import MutableMapping
+from pathlib import Path
 
 
 def share_processors(environment: MutableMapping[str, str]) -> None:
     """Let processes that start with this environment share the processors.
 
     OpenMP's threads spin while they wait for the next parallel region, GNU's for milliseconds, in
-    which another process's threads cannot compute. After about 20 microseconds they sleep here; a
-    step in C++ wakes them once. An environment that says how threads wait is left as it is. Call it
-    before torch loads.
+    which no other process computes. After some 20 microseconds they sleep here; a step in C++ wakes
+    them once. An environment that says how threads wait stays. Call it before torch loads.
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def return_freed_memory() -> None:
-    """Return memory that has been freed to the system; C's allocator otherwise keeps it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
+    """Return memory to the system that has been freed, which C's allocator otherwise keeps, and the
+    pages of libraries that only starting has read. A page that is needed again comes back."""
+    libc, maps = ctypes.CDLL(None), Path("/proc/self/smaps")
+    if hasattr(libc, "malloc_trim"):  # glibc's
+        libc.malloc_trim(0)
+    for about in re.split(r"\n(?=\w+-)", maps.read_text()) if maps.exists() else ():
+        span, access, *_, name = about.split("\n")[0].split()
+        changed = re.search(r"^(Anonymous|Swap): +[1-9]", about, re.MULTILINE)
+        if ".so" in name and "w" not in access and not changed:
+            first, end = (int(address, 16) for address in span.split("-"))
+            libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), mmap.MADV_DONTNEED)

@@ -47,8 +47,7 @@ class Step:
         self._kept: list[object] = []  # what only the structs point to
         self._layers = [
             [
-                *(self._matrix(layer.qkv), self._matrix(layer.output)),
-                *(self._matrix(layer.gate_up), self._matrix(layer.down)),
+                *map(self._matrix, (layer.qkv, layer.output, layer.gate_up, layer.down)),
                 [self._wide(layer.attention_norm), self._wide(layer.mlp_norm)],
             ]
             for layer in model.layers
@@ -83,10 +82,9 @@ class Step:
         read = [batch.token_ids, batch.positions, batch.slot_mapping, batch.logit_rows]
         read += [batch.block_tables, batch.context_lens, batch.cu_seqlens]
         read = [tensor.contiguous() for tensor in read]
-        rows = len(batch.logit_rows)
-        sizes = len(batch.token_ids), len(batch.context_lens), batch.block_tables.shape[1], rows
+        out = torch.empty(len(batch.logit_rows), self.hidden_size)
+        sizes = len(batch.token_ids), len(batch.context_lens), batch.block_tables.shape[1], len(out)
         passed = native.struct([*(tensor.data_ptr() for tensor in read), *sizes])
-        out = torch.empty(rows, self.hidden_size)
         native.call("step", self._model, self._layer_structs, passed, self._eps, out)
         return out
 

@@ -147,11 +147,9 @@ def locate(folder: Path, config: ModelConfig, wanted: set[str]) -> dict[Path, li
                 if name in found:
                     raise ValueError(f"tensor {name} is in {found[name]} and again in {file}")
                 found[name] = file
-    missing = sorted(wanted - found.keys())
-    if missing:
+    if missing := sorted(wanted - found.keys()):
         raise ValueError(f"{folder}: {_some(missing)} missing: the download is incomplete")
-    unexpected = sorted(name for name in found.keys() - wanted if not _ignored(name, config))
-    if unexpected:
+    if unexpected := sorted(n for n in found.keys() - wanted if not _ignored(n, config)):
         where = found[unexpected[0]]
         raise ValueError(
             f"{where}: {_some(unexpected)} unexpected: its config.json describes another model"
@@ -163,6 +161,7 @@ def locate(folder: Path, config: ModelConfig, wanted: set[str]) -> dict[Path, li
 
 
 def _weight_files(folder: Path) -> list[Path]:
+    files = [folder / SINGLE_FILE]
     if (folder / INDEX_FILE).exists():
         shards = read_json(folder / INDEX_FILE).get("weight_map")
         if not isinstance(shards, dict):
@@ -173,12 +172,9 @@ def _weight_files(folder: Path) -> list[Path]:
                     f"{folder / INDEX_FILE} names {name!r}, outside the folder or no file's name"
                 )
         files = [folder / name for name in sorted(set(shards.values()))]
-    else:
-        files = [folder / SINGLE_FILE]
     for file in files:
         if not file.is_file():
-            pickled = sorted(path.name for path in folder.glob("*.bin"))
-            if pickled:
+            if pickled := sorted(path.name for path in folder.glob("*.bin")):
                 raise ValueError(
                     f"{folder} has {pickled[0]} but no safetensors: reading it would run code from "
                     "the file; take a safetensors version of the model"

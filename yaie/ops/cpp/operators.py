@@ -52,8 +52,7 @@ def reshape_and_cache(
     size = keys[:1].numel()
     keys, values = padded(keys.flatten(1)), padded(values.flatten(1))
     pools = CACHES[key_pool.dtype], key_pool, value_pool
-    slots = slot_mapping.contiguous()
-    call("reshape_and_cache", keys, values, *pools, slots, len(keys), size)
+    call("reshape_and_cache", keys, values, *pools, slot_mapping.contiguous(), len(keys), size)
 
 
 def paged_attention(
