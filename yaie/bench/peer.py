@@ -104,8 +104,9 @@ def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict
 
 
 def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, float]]:
-    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one."""
-    from yaie.bench.process import serving
+    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one; and
+    "engine", the RSS of the server's process that computes: the other one has no HTTP, either."""
+    from yaie.bench.process import family, serving
 
     prompts, found = [[9 + 5 * i + n for i in range(100)] for n in range(8)], {}
     options = ["--dtype", dtype, "--device", "cpu", "--num-blocks", str(CONTEXT // 16)]
@@ -119,11 +120,13 @@ def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, fl
             )
             urllib.request.urlopen(request).read()
         found["yaie serve"] = resident_mb(server.pid)
+        found["yaie serve"]["engine"] = round(max(family(server.pid).values()) / 2**20, 1)
     for prompt in prompts:
         other.ask([prompt], 16)
     found["llama.cpp"] = resident_mb(other.process.pid)
     for name, mb in found.items():
-        print(f"{dtype:9} memory of {name:10} RSS {mb['rss']:.0f} MB, PSS {mb['pss']:.0f} MB")
+        told = ", ".join(f"{what.upper()} {size:.0f} MB" for what, size in mb.items())
+        print(f"{dtype:9} memory of {name:10} {told}")
     return found
 
 

@@ -123,13 +123,14 @@ def beside_llama(record: Record) -> list[str]:
 
 
 def memory_and_rounding(record: Record) -> list[str]:
-    """A line for each format: memory of `yaie serve` and llama.cpp, and how far the model moved."""
+    """A line for each format: memory of `yaie serve`, of its process that computes, and of
+    llama.cpp, and how far the model moved."""
     lines = []
     for form in FORMATS:
         ours, theirs = (record[form]["memory_mb"][who] for who in ("yaie serve", "llama.cpp"))
         moved = record[form]["rounding"]
         lines.append(
-            f"{form:9} {ours['rss']:4.0f} and {theirs['rss']:4.0f} MB; "
+            f"{form:9} {ours['rss']:3.0f} ({ours['engine']:3.0f}) and {theirs['rss']:3.0f} MB; "
             f"KL {max(0.0, moved['kl']):.1e}, the same token {moved['same']:.1%}"
         )
     return lines
