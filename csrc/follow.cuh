@@ -20,9 +20,9 @@ __device__ __forceinline__ void wait_for_last() {
 }
 
 // Launch a kernel that calls wait_for_last() after one that calls let_next_begin().
-template <typename... Parameters>
-cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads, size_t bytes,
-                          cudaStream_t stream, Parameters... arguments) {
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t bytes,
+                          cudaStream_t stream, Arguments... arguments) {
 #ifndef YAIE_EMULATOR
     int device = 0, major = 0;
     cudaGetDevice(&device);
@@ -32,7 +32,7 @@ cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads,
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
-    config.blockDim = dim3(threads);
+    config.blockDim = threads;
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
     config.attrs = &attribute;

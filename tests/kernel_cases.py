@@ -235,6 +235,11 @@ def multiplied(a: torch.Tensor, b: torch.Tensor) -> Tensors:
     return (a.double() @ b.double(),)
 
 
+def gemv_inputs(shape: Shape, draw: Draw) -> Tensors:
+    """A vector, a matrix, and a bias for each of its rows."""
+    return draw(shape[1]), draw(*shape), draw(shape[0])
+
+
 TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
 
 
@@ -362,6 +367,14 @@ CASES = [
             ("mma", WIDE_PRODUCTS, HALVES, None),
             *((f"hopper/{rung}", HOPPER_PRODUCTS, HALVES, None) for rung in HOPPER),
         )
+    ),
+    Case(
+        "gemv", "matmul/gemv.cu",
+        ((0, 8), (3, 0), (1, 8), (5, 248), (70, 1088), (1823, 784), (17, 264), (2, 2056)),
+        gemv_inputs, outputs=lambda x, weight, bias: [bias.shape],
+        arguments=lambda inputs, outputs: (*inputs, *outputs, *inputs[1].shape),
+        oracle=lambda x, weight, bias: (weight.double() @ x.double() + bias.double(),), atol=1e-4,
+        dtypes=HALVES, any_alignment=False,
     ),
     Case(
         "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),

@@ -498,6 +498,7 @@ KEYS = {
         {"mma", *attention_hopper.RUNGS, "pingpong, no turns"},
         {"tflop_s"},
     ),
+    "gemv": ("products", "33 × 264", {"gemv"}, {"of_library", "of_copy"}),
     "search": ("search", "2560 tokens of 5 requests", {"cuda_linear", "cuda_binary"}, {"fastest"}),
     "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),
     "naive": ("problems", "B2 H2 S33 d64 causal", {"cuda"}, {"tflop_s"}),

@@ -12,6 +12,7 @@
 // Idea      three separate operators would move twice as many bytes. The exponential adds no time:
 //           the threads compute it while other warps wait for memory.
 #include "common.cuh"
+#include "follow.cuh"
 
 constexpr int THREADS = 256;
 
@@ -19,6 +20,8 @@ static __device__ float silu(float x) { return x / (1.0f + expf(-x)); }
 
 template <typename T>
 __global__ void silu_and_mul_wide(const T* x, T* out, int rows, int size) {
+    let_next_begin();
+    wait_for_last();
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * Vec<T>::SIZE;  // element of out
     if (first >= rows * size) return;
     const T* gates = x + first + (size_t)(first / size) * size;  // skip the ups of earlier rows
@@ -30,6 +33,8 @@ __global__ void silu_and_mul_wide(const T* x, T* out, int rows, int size) {
 
 template <typename T>
 __global__ void silu_and_mul(const T* x, T* out, int rows, int size) {
+    let_next_begin();
+    wait_for_last();
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * size) return;
     const T* gate = x + i + (size_t)(i / size) * size;
@@ -39,14 +44,10 @@ __global__ void silu_and_mul(const T* x, T* out, int rows, int size) {
 template <typename T>
 static cudaError_t launch(const T* x, T* out, int rows, int size, cudaStream_t stream) {
     if (rows == 0 || size == 0) return cudaSuccess;
-    if (size % Vec<T>::SIZE == 0 && aligned16(x, out)) {
-        int thread_blocks = ceil_div(rows * size, THREADS * Vec<T>::SIZE);
-        silu_and_mul_wide<<<thread_blocks, THREADS, 0, stream>>>(x, out, rows, size);
-    } else {
-        int thread_blocks = ceil_div(rows * size, THREADS);
-        silu_and_mul<<<thread_blocks, THREADS, 0, stream>>>(x, out, rows, size);
-    }
-    return cudaGetLastError();
+    bool wide = size % Vec<T>::SIZE == 0 && aligned16(x, out);
+    auto kernel = wide ? silu_and_mul_wide<T> : silu_and_mul<T>;
+    int thread_blocks = ceil_div(rows * size, THREADS * (wide ? Vec<T>::SIZE : 1));
+    return launch_behind(kernel, thread_blocks, THREADS, 0, stream, x, out, rows, size);
 }
 
 extern "C" cudaError_t silu_and_mul_f32(const float* x, float* out, int rows, int size,

@@ -11,15 +11,18 @@
 // Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
 // Idea      2 × TOKENS loads of 16 bytes are in flight before the first store waits for one, and
 //           none of them waits for the slot, which is loaded at the same time.
+#include "follow.cuh"
 #include "kv/units.cuh"
 
 constexpr int THREADS = 256;  // per thread block, at most
 constexpr int TOKENS = 2;     // per thread
 
 template <typename V>
-__global__ void reshape_and_cache(const V* __restrict__ keys, const V* __restrict__ values,
-                                  V* key_pool, V* value_pool, const int64_t* __restrict__ slots,
+__global__ void reshape_and_cache(const V* keys, const V* values,
+                                  V* key_pool, V* value_pool, const int64_t* slots,
                                   int tokens, int size, int64_t key_stride, int64_t value_stride) {
+    let_next_begin();
+    wait_for_last();
     int64_t first = (int64_t)blockIdx.x * blockDim.y * TOKENS + threadIdx.y;
     for (int i = threadIdx.x; i < size; i += blockDim.x) {
         V key[TOKENS], value[TOKENS];
@@ -51,12 +54,13 @@ extern "C" cudaError_t reshape_and_cache(const void* keys, const void* values, v
     int size = row_bytes / unit;
     dim3 threads(min(size, THREADS), max(THREADS / size, 1));
     int thread_blocks = ceil_div(tokens, (int)threads.y * TOKENS);
+    cudaError_t error = cudaSuccess;
     with_unit(unit, [&](auto of) {
         using V = decltype(of);
-        reshape_and_cache<<<thread_blocks, threads, 0, stream>>>(
-            static_cast<const V*>(keys), static_cast<const V*>(values), static_cast<V*>(key_pool),
-            static_cast<V*>(value_pool), slots, tokens, size, key_stride / unit,
-            value_stride / unit);
+        error = launch_behind(reshape_and_cache<V>, thread_blocks, threads, 0, stream,
+                              static_cast<const V*>(keys), static_cast<const V*>(values),
+                              static_cast<V*>(key_pool), static_cast<V*>(value_pool), slots,
+                              tokens, size, key_stride / unit, value_stride / unit);
     });
-    return cudaGetLastError();
+    return error;
 }

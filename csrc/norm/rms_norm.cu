@@ -12,6 +12,7 @@
 //           registers, so they are read once, by 16-byte loads that are all in flight together. A
 //           row that is too long, or does not begin at a multiple of 16, is read twice, element by
 //           element.
+#include "follow.cuh"
 #include "norm/row_sum.cuh"
 
 template <typename T>
@@ -22,6 +23,8 @@ static __device__ float square(T x) {
 template <typename T, int VECS>
 __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total,
                          int rows, int size, float eps) {
+    let_next_begin();
+    wait_for_last();
     int row = blockIdx.x * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // a whole warp returns; with one warp per row there is no barrier
     size_t start = (size_t)row * size;
@@ -57,6 +60,8 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
 template <typename T>
 __global__ void rms_norm_by_elements(const T* x, const T* residual, const T* weight, T* out,
                                      T* total, int size, float eps) {
+    let_next_begin();
+    wait_for_last();
     size_t start = (size_t)blockIdx.x * size, end = start + size;
     if (residual) {
         for (size_t i = start + threadIdx.x; i < end; i += blockDim.x)
@@ -78,9 +83,8 @@ static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out
     bool wide = size % Vec<T>::SIZE == 0 && aligned16(x, residual, weight, out, total);
     if (!wide || vecs > 4 * MAX_THREADS) {
         int threads = min(ceil_div(size, WARP) * WARP, MAX_THREADS);
-        rms_norm_by_elements<<<rows, threads, 0, stream>>>(x, residual, weight, out, total, size,
-                                                           eps);
-        return cudaGetLastError();
+        return launch_behind(rms_norm_by_elements<T>, rows, threads, 0, stream, x, residual, weight,
+                             out, total, size, eps);
     }
     // More chunks per thread mean more loads in flight and fewer warps to synchronize.
     int vecs_each = vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4;
@@ -89,9 +93,8 @@ static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out
     if (vecs_each == 2) kernel = rms_norm<T, 2>;
     int threads = ceil_div(ceil_div(vecs, vecs_each), WARP) * WARP;  // per row
     int rows_each = threads == WARP ? 4 : 1;                         // per thread block
-    kernel<<<ceil_div(rows, rows_each), dim3(threads, rows_each), 0, stream>>>(
-        x, residual, weight, out, total, rows, size, eps);
-    return cudaGetLastError();
+    return launch_behind(kernel, ceil_div(rows, rows_each), dim3(threads, rows_each), 0, stream, x,
+                         residual, weight, out, total, rows, size, eps);
 }
 
 extern "C" cudaError_t rms_norm_f32(const float* x, const float* weight, float* out, int rows,

@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
     let_next_begin();
+    wait_for_last();
     int count, total;
     Place now = find_share(work, worker, count, total);
     if (lane == 0)
@@ -215,8 +216,8 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Shares<T, 
 template <typename T, typename Cache, int HEAD_DIM>
 static cudaError_t launch(const Shares<T, Cache>& work, cudaStream_t stream) {
     int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(Cache);  // at most 48 KiB, the default limit
-    paged_mma<T, Cache, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
-    cudaError_t error = cudaGetLastError();
+    cudaError_t error =
+        launch_behind(paged_mma<T, Cache, HEAD_DIM>, work.workers, WARP, bytes, stream, work);
     if (error != cudaSuccess || work.workers == 1) return error;
     bytes = MERGE_THREADS * (sizeof(float4) + sizeof(float2));
     dim3 grid(work.workers - 1, work.paged.group());

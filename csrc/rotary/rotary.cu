@@ -17,6 +17,7 @@
 // Idea      the two elements of a pair are half a head apart. A thread that owns both reads each
 //           once.
 #include "common.cuh"
+#include "follow.cuh"
 
 constexpr int THREADS = 256;
 
@@ -24,6 +25,8 @@ template <typename T, int WIDTH>
 __global__ void rotary(const T* x, const int64_t* positions, const float* cos, const float* sin,
                        T* out, int tokens, int heads, int half, int token_stride,
                        int head_stride) {
+    let_next_begin();
+    wait_for_last();
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;  // pair, counted over all heads
     int head = first / half, pair = first % half;
     int token = head / heads;
@@ -62,9 +65,8 @@ static cudaError_t launch(const T* x, const int64_t* positions, const float* cos
     bool wide = (half | token_stride | head_stride) % WIDTH == 0 && aligned16(x, cos, sin, out);
     auto kernel = wide ? rotary<T, WIDTH> : rotary<T, 1>;
     int thread_blocks = ceil_div(pairs, THREADS * (wide ? WIDTH : 1));
-    kernel<<<thread_blocks, THREADS, 0, stream>>>(x, positions, cos, sin, out, tokens, heads, half,
-                                                  token_stride, head_stride);
-    return cudaGetLastError();
+    return launch_behind(kernel, thread_blocks, THREADS, 0, stream, x, positions, cos, sin, out,
+                         tokens, heads, half, token_stride, head_stride);
 }
 
 extern "C" cudaError_t rotary_f32(const float* x, const int64_t* positions, const float* cos,

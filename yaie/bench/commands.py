@@ -44,7 +44,7 @@ ENGINE_SECTIONS = (
 # As in yaie.course.lessons.ladders.
 LADDERS = (
     *("elementwise", "matmul", "flash", "paged", "naive", "selected", "fp8", "metadata", "search"),
-    *("blocks", "groups", "triton", "hopper", "flash_hopper"),
+    *("blocks", "groups", "triton", "hopper", "flash_hopper", "gemv"),
 )
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 
+GEMV = "matmul/gemv.cu"
 FEW_TOKENS = 16  # up to here, reading the weights is what takes time
 
 
@@ -28,15 +29,26 @@ class Linear(nn.Module):
     With `rows`, the back end `cpp` multiplies with them as they are stored, one part after the
     other. There a row of the result is independent of the rows beside it, bit for bit, so that a
     request's logits do not depend on its neighbors, except where `torch_is_faster` is true.
+
+    With `by_gemv`, a kernel of the back end `cuda` multiplies a single token. It reads weights
+    faster than torch's kernels, and begins while the kernel before it still runs. Torch chooses its
+    kernel by the number of tokens, so the last bits depend on the neighbors in either case.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):
         super().__init__()
         self.weight, self.bias = weight, bias
         self.rows: Sequence[Rows] = ()
+        self.by_gemv = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out]`."""
+        if self.by_gemv and len(x) == 1:
+            from yaie.ops.cuda.launching import launch  # a CPU starts without it
+
+            weight, out = self.weight, x.new_empty(1, len(self.weight))
+            launch(GEMV, "gemv", x.dtype, x, weight, self.bias, out, *weight.shape)
+            return out
         if not self.rows:
             return functional.linear(x, self.weight, self.bias)
         if not self.torch_is_faster(len(x)):

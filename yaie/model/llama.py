@@ -21,9 +21,10 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding
 
+from yaie.build import jit
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
-from yaie.model.linear import Linear
+from yaie.model.linear import GEMV, Linear
 from yaie.model.parallel import VocabularyParallel, all_reduce
 from yaie.model.shards import WHOLE, Shard, part
 from yaie.model.step import Step, multiplies
@@ -192,6 +193,11 @@ class Llama(nn.Module):
                     linear.rows = [Rows(part.detach()) for part in parts.values()]
                 self.embedding = Rows(self.embed.detach())
             self.step = Step.of(self, OPERATORS) if self.num_ranks == 1 else None
+        by_cuda = {AUTO, "cuda"} & {self.backends[name] for name in OPERATORS}
+        if self.embed.is_cuda and by_cuda and self.dtype.itemsize == 2:
+            can = jit.load(GEMV).how(self.embed.device).available
+            for linear in (x for x in self.modules() if isinstance(x, Linear)):
+                linear.by_gemv = can and linear.weight.shape[1] % 8 == 0
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
         """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if

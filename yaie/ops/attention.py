@@ -18,16 +18,10 @@ def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tenso
 
 @planned("attention", "ragged_attention")
 def attention_forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    cu_seqlens_q: torch.Tensor | None = None,
-    cu_seqlens_k: torch.Tensor | None = None,
-    *,
-    backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True,
+    scale: float | None = None, cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_k: torch.Tensor | None = None, *, backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Attention of one sequence, or of several that lie end to end.
 
     Args:
@@ -56,16 +50,10 @@ def attention_forward(
 
 @operator(_empty_state, name="paged_attention")
 def paged_attention_forward(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None = None,
-    *,
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None = None, *,
     backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Attention of a ragged batch over the paged cache; see `reference.attention`."""
     _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
@@ -78,16 +66,10 @@ def paged_attention_forward(
 
 @operator(_empty_state)
 def shared_prefix_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    shared_len: int,
-    scale: float | None = None,
-    *,
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, shared_len: int, scale: float | None = None, *,
     backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """A decode step of sequences with a prefix in common, which is read once for all of them.
 
     The result is that of `paged_attention_forward` with one query per sequence; see

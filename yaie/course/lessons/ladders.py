@@ -29,7 +29,7 @@ from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
 from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
-from yaie.course.lessons.ladders_hopper import flash_hopper, hopper
+from yaie.course.lessons.ladders_hopper import flash_hopper, gemv, hopper
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
 from yaie.course.lessons.ops.cases_triton import block_sizes, groups, strides
@@ -200,6 +200,7 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "triton": configurations,
     "hopper": hopper,
     "flash_hopper": flash_hopper,
+    "gemv": gemv,
 }
 
 

@@ -1,21 +1,29 @@
-"""Ladders of the kernels for Hopper: the matrix product, and flash attention."""
+"""Ladders of the kernels for Hopper: the matrix product, also of a single token, and attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
+from torch import nn
+from torch.nn import functional
 
+from yaie.bench.cases import Call, Case, Draw
 from yaie.bench.cases_attention import prefill
 from yaie.course.lessons.ops import cases
 from yaie.course.lessons.ops.cuda import attention_hopper, matrix
 from yaie.course.lessons.steps import BF16, Step, back_end, ragged, wrapped
 from yaie.course.lessons.variants import prepares
+from yaie.model.linear import Linear
 from yaie.ops.cuda import flash
 
-# Columns and depth of the products of an 8B layer: q, k and v; output; gate and up; down.
+# Columns and depth of the products of a layer, of Llama-8B and of SmolLM2-135M: q, k and v; output;
+# gate and up; down.
 LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
+LAYER_135M = ((960, 576), (576, 576), (3072, 576), (576, 1536))
+LOGITS = ((128256, 4096), (49152, 576))  # of both
 
 FA3 = ("FlashInfer, FA3", "FlashAttention-3")  # the same kernels, compiled by two packages
 
@@ -40,6 +48,28 @@ def hopper(on_gpu: bool) -> Iterator[Step]:
     for shape in sizes[3:] if on_gpu else [(5, 16, 24)]:  # as a layer's weights lie
         case = replace(cases.product(*shape, BF16, turned=True), rungs=rungs, peers=library)
         yield Step(case, ("layers", case.shape), against=against, rounds=8)
+
+
+def gemv(on_gpu: bool) -> Iterator[Step]:
+    """The kernel for a single token beside torch's: in a layer of Llama-8B and of SmolLM2, and for
+    their logits."""
+    for rows, size in (*LAYER_8B, *LAYER_135M, *LOGITS) if on_gpu else [(33, 264)]:
+        case = Case(
+            "linear", f"{rows} × {size}", partial(_one_token, rows, size), 2 * rows * size, 0,
+            oracle=lambda x, weight: x.double() @ weight.double().T, writes=False, compiled=False,
+            rungs={"gemv": _by_gemv}, peers={"torch": wrapped(functional.linear)},
+        )  # fmt: skip
+        yield Step(case, ("products", case.shape), against={"of_library": ("torch",)}, rounds=8)
+
+
+def _one_token(rows: int, size: int, draw: Draw) -> tuple[torch.Tensor, torch.Tensor]:
+    return draw.normal(1, size), draw.normal(rows, size)
+
+
+def _by_gemv(x: torch.Tensor, weight: torch.Tensor) -> Call:
+    linear = Linear(nn.Parameter(weight, requires_grad=False))
+    linear.by_gemv = True
+    return partial(linear, x)
 
 
 def flash_hopper(on_gpu: bool) -> Iterator[Step]:

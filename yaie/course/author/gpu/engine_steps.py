@@ -28,6 +28,7 @@ from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
+from yaie.model.linear import Linear
 from yaie.model.llama import Llama
 
 SMALL = ModelConfig(
@@ -78,8 +79,12 @@ def decode_batch(model: Llama, size: int, context: int) -> tuple[Batch, list[lis
     return batch, pools
 
 
-def run(names: list[str], output: Path | None) -> dict:
-    """Measure models of these names; what is known is saved after each row."""
+def run(names: list[str], output: Path | None, only: int | None = None) -> dict:
+    """Measure models of these names; what is known is saved after each row.
+
+    Args:
+        only: the requests of the decode steps that are measured, and nothing else then.
+    """
     device = torch.device("cuda")
     kept = None if output is None else files.output_path(output)
     record = head(device) | {"steps": [], "first token": []}
@@ -95,9 +100,11 @@ def run(names: list[str], output: Path | None) -> dict:
         config, cases = CASES[name]
         model = random_model(config, "bfloat16", device)
         for batch, context in cases:
+            if only not in (None, batch):
+                continue
             row = {"model": name, "batch": batch, "context": context}
             add("steps", row | measure(model, batch, context, round(copy, 1)))
-        for sizes in ((1,), graphs.PROMPT_TOKENS):
+        for sizes in ((1,), graphs.PROMPT_TOKENS) if only is None else ():
             with mock.patch.object(graphs, "PROMPT_TOKENS", sizes):
                 add("first token", {"model": name, "graphs of prompts": sizes} | first_token(model))
         del model
@@ -119,6 +126,8 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
         torch.cuda.empty_cache()
     num_bytes = bytes_of_a_step(model, batch, context)
     floor = num_bytes / rate / 1e6
+    if batch == 1:
+        row["torch's products"] = with_torchs_products(model, context)
     return row | {
         "copy GB/s": rate,
         "GB": round(num_bytes / 1e9, 3),
@@ -127,6 +136,22 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
         "step over floor": round(row["graph ms"] / floor, 3),
         "eager over graph": round(row["eager ms"] / row["graph ms"], 2),
     }
+
+
+def with_torchs_products(model: Llama, context: int) -> dict:
+    """A decode step of one request in which torch multiplies, and the graph's kernels."""
+    linears = [x for x in model.modules() if isinstance(x, Linear) and x.by_gemv]
+    for linear in linears:
+        linear.by_gemv = False
+    engine = decoding(model, 1, context)
+    graph = next(g for g in engine.runner.graphs if g.shape.is_decode)
+    times = CudaClock(model.embed.device, warm=True).times(graph.replay, 20)
+    found = {"gpu ms": round(statistics.median(times), 4), "kernels": launches(graph)}
+    for linear in linears:
+        linear.by_gemv = True
+    del engine, graph
+    torch.cuda.empty_cache()
+    return found
 
 
 def decoding(model: Llama, batch: int, context: int, **options) -> Engine:
@@ -206,5 +231,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", choices=[*CASES, []], help="default: all")
     parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--only", type=int, help="only decode steps of this many requests")
     given = parser.parse_args()
-    run(given.models or [*CASES], given.output)
+    run(given.models or [*CASES], given.output, given.only)

@@ -1,0 +1,172 @@
+"""The kernel for the products of a single token: where a model takes it, and what it may not read.
+
+Its results are compared with float64 in tests/test_kernels.py, as a row of the table of kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from unittest import mock
+
+import pytest
+import torch
+from kernel_cases import RTOL
+from launches import HALVES, captured, checked, each_device, each_dtype, gpu_only
+from torch import nn
+
+from yaie.build import jit
+from yaie.build.cache import CSRC
+from yaie.course.author.gpu.engine_steps import decode_batch
+from yaie.model.config import ModelConfig
+from yaie.model.linear import Linear
+from yaie.model.llama import Llama
+from yaie.ops import norm
+from yaie.ops.cuda import launching
+
+CONFIG = ModelConfig(
+    vocab_size=96, hidden_size=72, intermediate_size=136, num_hidden_layers=2,
+    num_attention_heads=2, num_key_value_heads=1, head_dim=64, tie_word_embeddings=True,
+    max_position_embeddings=64,
+)  # fmt: skip
+
+
+def layer(rows: int, size: int, dtype: torch.dtype, device: str, bias: bool = False) -> Linear:
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(rows, size).to(device, dtype), requires_grad=False)
+    linear = Linear(weight, torch.randn(rows).to(device, dtype) if bias else None)
+    linear.by_gemv = True
+    return linear
+
+
+@each_device
+@each_dtype(HALVES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_multiplies_one_token_by_the_kernel(dtype, bias, device):
+    linear = layer(33, 1064, dtype, device, bias)
+    x = torch.randn(2, 1064).to(device, dtype)
+    with checked(device) as launched:
+        both, one = linear(x), linear(x[1:])
+    assert device == "cuda" or [module.name for module in launched] == ["matmul/gemv.cu"]
+    wanted = x.double() @ linear.weight.double().T + (linear.bias.double() if bias else 0.0)
+    for got, exact in ((one, wanted[1:]), (both, wanted)):
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.double(), exact, rtol=RTOL[dtype], atol=1e-4)
+
+
+def products(model: Llama) -> set[bool]:
+    return {module.by_gemv for module in model.modules() if isinstance(module, Linear)}
+
+
+@gpu_only
+@pytest.mark.parametrize(
+    ("backends", "dtype", "taken"),
+    [
+        ("auto", torch.bfloat16, True), ("cuda", torch.float16, True),
+        ({"rms_norm": "reference"}, torch.bfloat16, True), ("auto", torch.float32, False),
+        ("reference", torch.bfloat16, False), ("triton", torch.bfloat16, False),
+    ],
+)  # fmt: skip
+def test_a_model_takes_it_with_the_back_end(backends, dtype, taken, device):
+    model = Llama(CONFIG, dtype, device, backends)
+    model.pack()
+    assert products(model) == {taken}
+
+
+@gpu_only
+def test_torch_multiplies_where_the_kernel_cannot_be_compiled(monkeypatch, device):
+    monkeypatch.setattr(jit.Module, "how", lambda *_: jit.Availability("no nvcc", available=False))
+    model = Llama(CONFIG, torch.bfloat16, device)
+    model.pack()
+    assert products(model) == {False}
+
+
+def test_a_model_on_a_cpu_does_not_take_it():
+    model = Llama(CONFIG, torch.bfloat16, "cpu", "cuda")
+    model.pack()
+    assert products(model) == {False}
+
+
+@gpu_only
+@each_dtype(HALVES)
+def test_waits_for_the_kernel_that_computes_its_input(dtype, device):
+    """A chain of norms and products, each launched while the one before it runs, in a graph; beside
+    it the same kernels, each alone on the card."""
+    size = 4096
+    weights = [torch.randn(size, size, device=device).to(dtype) for _ in range(8)]
+    scale, x = torch.ones(size, device=device, dtype=dtype), torch.randn(1, size, device=device)
+    layers = [Linear(weight) for weight in weights]
+    for linear in layers:
+        linear.by_gemv = True
+
+    def chain(x: torch.Tensor, wait: bool) -> list[torch.Tensor]:
+        results = []
+        for linear in layers:
+            x = linear(norm.rms_norm(x, scale, backend="cuda"))
+            results.append(x)
+            if wait:
+                torch.cuda.synchronize()
+        return results
+
+    given = x.to(dtype)
+    wanted = chain(given, wait=True)
+    results, replay = captured(lambda: chain(given, wait=False))
+    for _ in range(50):
+        for result in results:
+            result.fill_(torch.nan)
+        replay()
+        assert all(map(torch.equal, results, wanted))
+
+
+@gpu_only
+@torch.inference_mode()
+def test_a_step_of_one_token_in_a_graph(device):
+    """The whole chain of a step's kernels, most of which begin before the one before them ends: the
+    same bits as with a wait after each, and torch's logits within rounding."""
+    model = Llama(CONFIG, torch.bfloat16, device)
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        weight.normal_(std=0.1)
+    model.pack()
+    batch, pools = decode_batch(model, 1, 48)
+    kept = [pool.clone() for part in pools for pool in part]
+    results, replay = captured(lambda: model(batch, *pools))
+    with mock.patch.object(launching, "launcher", waiting(launching.launcher)):
+        wanted = model(batch, *pools)
+    for _ in range(20):
+        results.fill_(torch.nan)
+        replay()
+        assert torch.equal(results, wanted)
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.by_gemv = False
+    assert (model(batch, *pools) - wanted).norm() < 0.02 * wanted.norm()
+    for pool, old in zip((pool for part in pools for pool in part), kept, strict=True):
+        changed = (pool != old).flatten(0, 1).any(dim=(1, 2)).nonzero()
+        assert changed.flatten().tolist() == batch.slot_mapping.tolist()
+
+
+def waiting(launcher):
+    """Launchers that wait until their kernels have ended."""
+
+    def waiting_one(*names):
+        def launch(*arguments):
+            launcher(*names)(*arguments)
+            torch.cuda.synchronize()
+
+        return launch
+
+    return waiting_one
+
+
+def test_kernels_that_begin_early_wait_before_they_end():
+    """A kernel that is launched behind another must wait for it. Otherwise it could be over before
+    that one is, and a third that waits for it alone could read what the first has not written."""
+    found = {}
+    for path in CSRC.rglob("*.cu"):
+        source = re.sub(r"//.*", "", path.read_text())
+        if "launch_behind(" in source:
+            head = r"__global__[^{;]*?(\w+)\((?:[^(){};]|\{\})*\)\s*"
+            bodies = re.findall(head + r"\{(.*?)\n\}", source, re.DOTALL)
+            found |= {name: "wait_for_last();" in body for name, body in bodies}
+    assert {"gemv", "rms_norm", "silu_and_mul_wide", "paged_mma", "paged_merge"} <= set(found)
+    assert [name for name, waits in found.items() if not waits] == []
