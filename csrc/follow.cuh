@@ -1,6 +1,11 @@
 // Programmatic dependent launch (sm_90 on): a kernel is launched while the kernel before it still
 // runs. Its thread blocks become resident as soon as there is room and then wait, so the launch
 // overhead overlaps with the first kernel. On older GPUs it is an ordinary launch.
+//
+// A kernel's wait is for the one before it; if that has waited too, earlier ones have ended as
+// well. So every thread block of a kernel that is launched behind another waits before it writes,
+// and before it reads what a kernel computes. It may read before its wait what a kernel before the
+// last one has computed, if the last one let it begin only after a wait of its own.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -370,7 +370,8 @@ CASES = [
     ),
     Case(
         "gemv", "matmul/gemv.cu",
-        ((0, 8), (3, 0), (1, 8), (5, 248), (70, 1088), (1823, 784), (17, 264), (2, 2056)),
+        (*((0, 8), (3, 0), (1, 8), (5, 248), (70, 1088)),
+         *((1823, 784), (1823, 512), (17, 264), (2, 2056))),
         gemv_inputs, outputs=lambda x, weight, bias: [bias.shape],
         arguments=lambda inputs, outputs: (*inputs, *outputs, *inputs[1].shape),
         oracle=lambda x, weight, bias: (weight.double() @ x.double() + bias.double(),), atol=1e-4,

@@ -18,7 +18,7 @@ from yaie.build import jit
 from yaie.build.cache import CSRC
 from yaie.course.author.gpu.engine_steps import decode_batch
 from yaie.model.config import ModelConfig
-from yaie.model.linear import Linear
+from yaie.model.linear import GEMV, Linear
 from yaie.model.llama import Llama
 from yaie.ops import norm
 from yaie.ops.cuda import launching
@@ -51,6 +51,12 @@ def test_a_layer_multiplies_one_token_by_the_kernel(dtype, bias, device):
     for got, exact in ((one, wanted[1:]), (both, wanted)):
         assert got.dtype == dtype
         torch.testing.assert_close(got.double(), exact, rtol=RTOL[dtype], atol=1e-4)
+
+
+def test_a_size_without_whole_chunks_is_refused():
+    x, weight = torch.ones(12, dtype=torch.bfloat16), torch.ones(4, 12, dtype=torch.bfloat16)
+    with pytest.raises(jit.KernelError, match="cudaErrorMisalignedAddress"):
+        launching.launch(GEMV, "gemv", x.dtype, x, weight, None, x.new_empty(4), 4, 12)
 
 
 def products(model: Llama) -> set[bool]:

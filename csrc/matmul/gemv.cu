@@ -1,4 +1,4 @@
-// A matrix times a vector: the products of a decode step of one request, which read each weight once.
+// A matrix times a vector: the products of a single token, which read each weight once.
 //
 // Computes  out[r] = Σ over k of weight[r][k] × x[k], plus bias[r] unless bias is null, in float32,
 //           rounded once
@@ -11,8 +11,8 @@
 // Compiled  at most 30 registers per thread, none spilled (ptxas 13.0)
 // Oracle    weight.double() @ x.double(), in tests/test_kernels.py
 // Idea      the time is that of reading the weights, so loads must be in flight all the time:
-//           - AHEAD chunks per lane are, and when one is used, the lane loads the one that takes its
-//             place, even across the ends of rows. They travel past the L1 cache, which keeps x.
+//           - AHEAD chunks per lane are. When one is used, the lane loads the next into its
+//             registers, even across the ends of rows. Weights go past the L1 cache, which keeps x.
 //           - The first of them do not wait for the kernel that computes x, since it does not write
 //             weights: the thread blocks start while that kernel runs (follow.cuh).
 //           - One wave of thread blocks, whose warps take rows in turns, so that no multiprocessor
