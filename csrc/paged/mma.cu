@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     Cache* stages = reinterpret_cast<Cache*>(shared);
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
+    if (work.skip == 0) let_next_begin();
     wait_for_last();
-    let_next_begin();  // not before the wait: the kernel after the merge reads keys (cascade.cu)
+    let_next_begin();  // only here if a cascade follows, which reads keys before it waits
     int count, total;
     Place now = find_share(work, worker, count, total);
     if (lane == 0)
