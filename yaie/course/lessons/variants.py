@@ -269,7 +269,8 @@ VARIANTS = {
         "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
         "mma, tiles of 16 keys": {"TILE = 32;": "TILE = 16;"},
         "mma, merge launched when the shares are done": {
-            "    let_next_begin();\n    int count": "    int count"
+            "    if (work.skip == 0) let_next_begin();\n": "",
+            "    let_next_begin();  // only here": "    // not here",
         },
     }),
 }  # fmt: skip
