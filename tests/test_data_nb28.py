@@ -130,28 +130,23 @@ def test_the_text_on_the_server():
     assert [row["clients"] for row in SERVED["rows"]] == [1, 8, 64, 256]
     assert {len(row["server"]) for row in SERVED["rows"]} == {3} and SERVED["workers"] == 10
     ratios = [round(row["tokens_per_second ratio"], 2) for row in SERVED["rows"]]
-    assert ratios == [0.95, 0.87, 1.02, 0.89]
-    assert round(some["engine tokens_per_second"], -3) == 25_000
+    assert ratios == [0.94, 0.91, 0.79, 0.89]
     rates = {who: [run["tokens_per_second"] for run in some[who]] for who in ("engine", "server")}
     ends = [round(end(of) / 100) for of in rates.values() for end in (min, max)]
-    assert ends == [247, 334, 200, 272]
-    assert round(max(rates["server"]) / max(rates["engine"]), 2) == 0.81
-    steps = [round(1e3 * run["itl_p50"], 1) for run in some["engine"]]
-    assert [min(steps), max(steps)] == [1.3, 1.9]
-    assert [round(1e3 * some[f"{who} ttft_p50"]) for who in ("server", "engine")] == [24, 13]
-    assert [round(row["itl_p99 ratio"], 2) for row in SERVED["rows"]] == [1.12, 1.48, 1.5, 1.86]
-    assert round(1e3 * statistics.median(run["e2e_p50"] for run in one["engine"])) == 65
+    assert ends == [267, 328, 234, 260]
+    gaps = [round(1e3 * some[f"{who} itl_p50"], 2) for who in ("server", "engine")]
+    assert gaps == [1.91, 1.54]
+    assert [round(1e3 * some[f"{who} ttft_p50"]) for who in ("server", "engine")] == [19, 11]
+    assert [round(row["itl_p99 ratio"], 2) for row in SERVED["rows"]] == [1.16, 1.33, 1.1, 1.47]
+    assert round(1e3 * statistics.median(run["e2e_p50"] for run in one["engine"])) == 52
     first, *waits = (
         1e3 * (row["server ttft_p50"] - row["engine ttft_p50"]) for row in (one, eight, some)
     )
-    assert [round(first), round(waits[0])] == [3, 4]
-    for wait, clients in zip(waits, (8, 64), strict=True):  # for half of the others
-        assert 0.2 < (wait - first) / (clients / 2) < 0.5
-    shared = [
-        1 - statistics.median(run["pieces"] / run["tokens"] for run in row["server"])
-        for row in (one, some, many)
-    ]
-    assert [round(100 * share) for share in shared] == [2, 6, 17]
+    assert [round(first), round(waits[0])] == [3, 5]
+    for wait, clients in zip(waits, (8, 64), strict=True):  # for half of the others, at most
+        assert 0 < (wait - first) / (clients / 2) < 0.5
+    runs = [run for row in (one, eight, some, many) for run in row["server"]]
+    assert round(100 * max(1 - run["pieces"] / run["tokens"] for run in runs)) == 3
     (cpu,) = json.loads((DATA / "28_served_cpu.json").read_text())["rows"]
     assert cpu["clients"] == 8 and round(cpu["tokens_per_second ratio"], 2) == 0.97
     assert round(1e3 * cpu["engine itl_p50"]) == 44
@@ -166,7 +161,7 @@ def test_the_text_on_independent_clients_of_the_server():
     many = INDEPENDENT["closed loop"]["tokens_per_second"] / output
     parts = [round(row["rate"] / many, 2) for row in arrivals]
     assert parts == [0.5, 0.7, 0.85, 1.0] and round(many) == 438
-    assert round(SERVED["rows"][-1]["server tokens_per_second"] / SERVED["output"]) == 431
+    assert round(SERVED["rows"][-1]["server tokens_per_second"] / SERVED["output"]) == 440
     sent = [run["requests"] + run["refused"] for runs in rows for run in runs]
     assert round(min(sent), -3) == 13_000 and round(max(sent), -3) == 26_000
     waits = [sorted(1e3 * run["ttft_p50"] for run in runs) for runs in rows]
