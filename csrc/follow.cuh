@@ -2,10 +2,11 @@
 // runs. Its thread blocks become resident as soon as there is room and then wait, so the launch
 // overhead overlaps with the first kernel. On older GPUs it is an ordinary launch.
 //
-// A kernel's wait is for the one before it; if that has waited too, earlier ones have ended as
-// well. So every thread block of a kernel that is launched behind another waits before it writes,
-// and before it reads what a kernel computes. It may read before its wait what a kernel before the
-// last one has computed, if the last one let it begin only after a wait of its own.
+// A kernel waits for the kernel before it. If that one has waited too, all earlier kernels have
+// finished as well. So every thread block of a kernel that is launched behind another waits before
+// it writes, and before it reads another kernel's results. One exception: it may read the results
+// of an earlier kernel before it waits, if a kernel in between let its successor begin only after
+// its own wait.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -45,8 +45,8 @@ def real_model() -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen() -> None:
-    """The garbage collector does not walk through what earlier modules and imports have made: a
-    fifth of what such tests compute."""
+    """Keep the garbage collector from walking through the objects of imports and earlier modules,
+    which takes up to a fifth of the processor time of some tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
@@ -62,7 +62,7 @@ def no_kept_launches() -> None:
 
 @pytest.fixture
 def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before each call that is timed 4 KB are read, not the 64 MB that empty a CPU's caches."""
+    """Read 4 KB before each timed call, instead of the 64 MB that empty a CPU's caches."""
     from yaie.bench.protocol import CpuClock
 
     monkeypatch.setattr(CpuClock, "empty_caches", lambda clock: clock._unrelated[:1024].sum())

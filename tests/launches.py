@@ -151,7 +151,7 @@ def check_planted(
     source = path.read_text()
     assert source.count(old) == 1
     source = source.replace(old, new)
-    module = Module(source, path, checked=True, apart=True)  # compiles what is launched, no more
+    module = Module(source, path, checked=True, apart=True)  # compiles only what is launched
     for order in runtime.ORDERS:
         with settings(order=order, seed=1):
             try:

@@ -327,7 +327,7 @@ def test_commands_are_not_sent_to_the_model(capsys):
 
 
 def test_an_answer_that_was_cut_says_so(capsys):
-    """The end of the context also finishes by length: --max-tokens had no part in that."""
+    """An answer ends by length at --max-tokens, or where the context is full."""
     for finish, max_tokens, told in [
         ("length", 2, "two\n(stopped at --max-tokens 2)\n"),
         ("length", 9, "two\n(the context is full, /reset starts over)\n"),

@@ -1,4 +1,4 @@
-"""The kernel for the products of a single token: where a model takes it, and what it may not read.
+"""The kernel for the products of a single token: which models use it, and what it waits for.
 
 Its results are compared with float64 in tests/test_kernels.py, as a row of the table of kernels.
 """
@@ -96,8 +96,8 @@ def test_a_model_on_a_cpu_does_not_take_it():
 @gpu_only
 @each_dtype(HALVES)
 def test_waits_for_the_kernel_that_computes_its_input(dtype, device):
-    """A chain of norms and products, each launched while the one before it runs, in a graph; beside
-    it the same kernels, each alone on the card."""
+    """In a graph, each kernel of a chain of norms and products is launched while the one before it
+    runs. The results are those of the same kernels run one at a time."""
     size = 4096
     weights = [torch.randn(size, size, device=device).to(dtype) for _ in range(8)]
     scale, x = torch.ones(size, device=device, dtype=dtype), torch.randn(1, size, device=device)
@@ -127,8 +127,8 @@ def test_waits_for_the_kernel_that_computes_its_input(dtype, device):
 @gpu_only
 @torch.inference_mode()
 def test_a_step_of_one_token_in_a_graph(device):
-    """The whole chain of a step's kernels, most of which begin before the one before them ends: the
-    same bits as with a wait after each, and torch's logits within rounding."""
+    """Most kernels of a step begin before the one before them ends. The logits have the same bits
+    as with a wait after each kernel, and are torch's within rounding."""
     model = Llama(CONFIG, torch.bfloat16, device)
     torch.manual_seed(0)
     for weight in model.parameters():
@@ -166,8 +166,8 @@ def waiting(launcher):
 
 
 def test_kernels_that_begin_early_wait_before_they_end():
-    """A kernel that is launched behind another must wait for it. Otherwise it could be over before
-    that one is, and a third that waits for it alone could read what the first has not written."""
+    """A kernel that is launched behind another must wait for it. Otherwise it could end first, and
+    a third kernel, which waits only for the second, could read what the first has not written."""
     found = {}
     for path in CSRC.rglob("*.cu"):
         source = re.sub(r"//.*", "", path.read_text())

@@ -712,8 +712,8 @@ def test_a_request_that_cannot_be_added_ends_alone(own, monkeypatch):
 
 
 def test_the_engines_pipe_is_waited_for(own):
-    """uvloop makes it fail where it would wait: part of a long prompt, or all of a request among
-    many, would be lost."""
+    """uvloop makes the pipe non-blocking. A write to a full pipe would then fail, and part of a
+    long prompt or a whole request would be lost."""
     server, http = own
     post(http, max_tokens=1)
     assert os.get_blocking(server.worker.engine.pipe.fileno())

@@ -104,7 +104,7 @@ class Chat:
         output = stream.output
         if output.error:
             print(f"The answer ended early: {output.error}")
-        elif output.token_ids:  # not stopped before the first
+        elif output.token_ids:  # else stopped before the first token
             self.messages = [*messages, {"role": "assistant", "content": output.text}]
             if output.finish_reason == "length":
                 is_cut = len(output.token_ids) == self.params.max_tokens

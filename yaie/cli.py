@@ -111,7 +111,7 @@ def chat(
     from yaie.engine.params import SamplingParams
 
     sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed}
-    params = SamplingParams(**sampling)  # before the model is loaded, as it may be refused
+    params = SamplingParams(**sampling)  # refuses wrong values before the model is loaded
     options = {"device": device, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype}
     llm = load(model, exercises=exercise or exercises, **options, backend=back_ends(backend))
     Chat(llm, params, system).run()

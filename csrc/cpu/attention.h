@@ -40,7 +40,7 @@ static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
     for (int32_t s = 0; s < a.sequences; ++s) {
         int32_t queries = a.starts[s + 1] - a.starts[s], length = a.context_lens[s];
         int32_t parts = queries == 1 ? (length + PART - 1) / PART : 1;
-        // The last queries see the most keys: first come the pieces that take longest.
+        // A head's last queries attend to the most keys, so their pieces come first.
         for (int32_t h = 0; h < a.kv_heads; ++h)
             for (int32_t last = queries; last > 0; last -= tile)
                 for (int32_t part = 0; part < parts; ++part) {

@@ -61,14 +61,14 @@ typedef float Quad __attribute__((vector_size(16)));
 constexpr int SIDE = LANES < 8 ? 4 : 8;
 typedef uint32_t Line __attribute__((vector_size(4 * SIDE)));
 
-// Of each four lanes, two of a and two of b in turn: the lower two (FROM = 0) or the upper (2).
+// Interleave two of each four lanes of a and b: the lower two (FROM = 0) or the upper two (2).
 template <int FROM, class V>
 static inline V zip(V a, V b) {
     constexpr int I = FROM, J = FROM + sizeof(V) / 4;
     if constexpr (sizeof(V) == 16) return PICK(a, b, I, J, I + 1, J + 1);
     else return PICK(a, b, I, J, I + 1, J + 1, I + 4, J + 4, I + 5, J + 5);
 }
-// Rows to columns: four vectors of four, or eight of eight.
+// Transpose a square: four vectors of four words, or eight of eight.
 template <class V>
 static inline void transpose(V* rows) {
     if constexpr (sizeof(V) == 32) for (V *row = rows, *end = rows + 4; row < end; ++row) {

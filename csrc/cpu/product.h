@@ -11,8 +11,8 @@
 //           has the same bits with any number of tokens beside it. For more than 3 tiles a panel
 //           is unpacked to float32 once. Otherwise four rows that share a load of x come from the
 //           quarters of the matrix, and the next four follow them: a core prefetches four long
-//           streams, but not four rows in one page. With 4 bits a lane is a row, whose words are
-//           transposed as they lie, scales among them; the products of a group add up exactly.
+//           streams, but not four rows in one page. With 4 bits each lane takes a row: the words
+//           of the file, scales included, are transposed. A group's integers add up exactly.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -25,7 +25,7 @@ constexpr int WIDTH = 2 * PANEL;  // from one token's results to the next's: roo
 constexpr int MOST = REGISTERS == 32 ? 6 : 2, FEW = 3 * MOST;  // tokens in a tile; in three
 constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
-struct Room {  // memory in which one thread keeps intermediate results
+struct Room {  // scratch memory of one thread
     std::vector<Floats> memory;
     // `count` floats, aligned as Floats.
     float* floats(int64_t count) {
@@ -115,7 +115,7 @@ static inline Ints total(Sums sum) {
 }
 #endif
 
-struct Rounded {  // a group of x: 32 numbers in 8 bits, two of each half twice; scale and sum
+struct Rounded {  // 32 numbers of x in 8 bits; each half ends with its first two again, for `strip`
     float scale;
     int32_t sum;
     int8_t x[2][20];
@@ -139,8 +139,8 @@ static inline void round_groups(const float* x, int64_t size, Rounded* to) {
     }
 }
 
-// Words of LANES rows side by side, SIDE rows at a time, whose stream is prefetched. Reads lines of
-// SIDE words: the last one of a row overlaps that before, or ends behind the row.
+// Transpose the words of LANES rows, SIDE rows at a time, and prefetch the rows to come. A row is
+// read in lines of SIDE words: its last line overlaps the one before, or reaches past its end.
 static void interleave(const uint8_t* rows, int64_t stride, Words* to) {
     const int64_t last = std::max<int64_t>((stride + 3) / 4 - SIDE, 0);
     for (int64_t row = 0; row < LANES; row += SIDE, rows += SIDE * stride)
@@ -156,8 +156,8 @@ static void interleave(const uint8_t* rows, int64_t stride, Words* to) {
         }
 }
 
-// M tokens by LANES rows. Two groups of 18 bytes are nine words: the last numbers of the first one
-// share a word with the head of the second, and its first ones a word with its own head.
+// M tokens by LANES rows. Two groups of 18 bytes fill nine words. In the first group, the first two
+// bytes of numbers share a word with its head, and the last two with the second group's head.
 template <class F, int M>
 static void strip(const Words* weights, const Rounded* x, int64_t groups, float* out) {
     Floats result[M] = {};
@@ -219,7 +219,7 @@ struct Multiplier {
                     round_groups(x + from * size, count * size, rounded.data());
                 }
                 auto* words = (Words*)room.floats(2 * width * LANES);
-                auto* copy = (uint8_t*)(words + width);  // where the matrix ends: see `interleave`
+                auto* copy = (uint8_t*)(words + width);  // of the last rows: see `interleave`
                 for (int64_t r = 0; r < PANEL; r += LANES) {
                     const bool ends = weights.place(r + LANES) > weights.last;
                     for (int i = 0; ends && i < LANES; ++i)

@@ -119,8 +119,8 @@ struct Team {
     alignas(64) std::atomic<int64_t> next[2] = {0, 0};  // of the stages with even and odd numbers
     alignas(64) std::atomic<int64_t> arrived{0};        // at the barriers of all stages
 
-    // Each thread of the team calls this with the same `count`; every number below it goes to one,
-    // in runs, shorter ones towards the end. All work is done and seen by all when it returns.
+    // Each thread of the team calls this with the same `count`. The numbers below it are dealt out
+    // in runs, shorter ones towards the end. When it returns, all threads see all work done.
     template <class Function>
     void each(int64_t count, Function work) {
         const int64_t threads = omp_get_num_threads(), stage = arrived / threads;

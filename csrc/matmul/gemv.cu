@@ -5,18 +5,19 @@
 // Shapes    weight [rows, size], x [size], bias and out [rows], float16 or bfloat16; size must be a
 //           multiple of 8, weight and x aligned to 16 bytes, or the launchers return
 //           cudaErrorMisalignedAddress. The kernel that runs before it must not write the weights
-// Owns      each warp: rows, as many apart as there are warps; each lane: every 32nd chunk of 16
-//           bytes of them
+// Owns      each warp: every n-th row, where n is the number of warps; each lane: every 32nd
+//           16-byte chunk of such a row
 // Moves     weight once: rows × size × 2 bytes; x from the L1 cache for each row
 // Compiled  at most 30 registers per thread, none spilled (ptxas 13.0)
 // Oracle    weight.double() @ x.double(), in tests/test_kernels.py
 // Idea      the time is that of reading the weights, so loads must be in flight all the time:
-//           - AHEAD chunks per lane are. When one is used, the lane loads the next into its
-//             registers, even across the ends of rows. Weights go past the L1 cache, which keeps x.
-//           - The first of them do not wait for the kernel that computes x, since it does not write
-//             weights: the thread blocks start while that kernel runs (follow.cuh).
-//           - One wave of thread blocks, whose warps take rows in turns, so that no multiprocessor
-//             has many more rows than another.
+//           - Each lane keeps AHEAD chunks in flight. When it has used one, it loads the next into
+//             the same registers, even across the ends of rows. Weights bypass the L1 cache, which
+//             keeps x.
+//           - The thread blocks start while the kernel that computes x still runs (follow.cuh), and
+//             load their first chunks before they wait: that kernel does not write weights.
+//           - There is one wave of thread blocks. Its warps take rows in turns, so every
+//             multiprocessor gets about as many rows.
 #include "common.cuh"
 #include "follow.cuh"
 
@@ -24,7 +25,7 @@ constexpr int THREADS = 512, WARPS = THREADS / WARP;
 constexpr int EACH = 4;   // thread blocks per multiprocessor
 constexpr int AHEAD = 2;  // chunks per lane that are in flight
 
-// Load 16 bytes that are used once: past the L1 cache.
+// Load 16 bytes that are used once, bypassing the L1 cache.
 template <typename T>
 static __device__ uint4 load16_once(const T* from) {
     uint4 bits;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(THREADS, EACH)
     int lane = threadIdx.x % WARP, chunks = size / CHUNK;
 
     uint4 held[AHEAD];
-    int next_row = first_row, next = 0;  // where the chunks begin that are loaded next
+    int next_row = first_row, next = 0;  // row and chunk of the next loads
     auto load = [&](int i) {
         int chunk = next + i * WARP + lane;
         bool inside = next_row < rows && chunk < chunks;
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, EACH)
     for (int i = 0; i < AHEAD; ++i) load(i);
     go_on();
 
-    wait_for_last();  // x is there
+    wait_for_last();  // now x is complete
     for (int row = first_row; row < rows; row += warps) {
         float sum = 0.0f;
         for (int begin = 0; begin < chunks; begin += AHEAD * WARP) {
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, EACH)
         sum = warp_sum(sum);
         if (lane == 0) out[row] = from_float<T>(bias ? sum + to_float(bias[row]) : sum);
     }
-    let_next_begin();  // any earlier, the next kernel's loads would take the rate of these
+    let_next_begin();  // any earlier, the next kernel's loads would compete with these
 }
 
 template <typename T>

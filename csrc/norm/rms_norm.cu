@@ -27,7 +27,7 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
     int row = blockIdx.x * blockDim.y + threadIdx.y;
     size_t start = (size_t)row * size;
     int first = threadIdx.x * Vec<T>::SIZE, step = blockDim.x * Vec<T>::SIZE;  // columns
-    if (gridDim.x == 1) {  // latency counts: the weights come into the L2 cache during the wait
+    if (gridDim.x == 1) {  // a lone block is latency-bound: prefetch weights before the wait
 #pragma unroll 1
         for (int column = first; column < size; column += step)
             asm volatile("prefetch.global.L2 [%0];\n" ::"l"(weight + column));

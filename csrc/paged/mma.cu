@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
 
     if (work.skip == 0) let_next_begin();
     wait_for_last();
-    let_next_begin();  // only here if a cascade follows, which reads keys before it waits
+    let_next_begin();  // only here if skip > 0: cascade.cu reads keys before it waits
     int count, total;
     Place now = find_share(work, worker, count, total);
     if (lane == 0)

@@ -65,7 +65,7 @@ class Client:
             | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
             "timeout": timeout,
             "trust_env": False,  # no proxy stands between
-            "verify": False,  # nor is anything encrypted: no certificates need be read
+            "verify": False,  # the server speaks plain HTTP: load no certificates
         }
         self._is_open = False
         self._idle: list[httpx.AsyncClient] = []
@@ -125,7 +125,7 @@ class Client:
     @asynccontextmanager
     async def _ask(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
         """An answer that has begun. Raises ClientError if it is an error, or breaks off."""
-        # One of httpx's clients per connection: at each request it looks through all that it has.
+        # One httpx client per connection: a client searches all its connections at each request.
         http = self._idle.pop() if self._idle else httpx.AsyncClient(**self._options)
         try:
             async with http.stream(method, path, **what) as response:

@@ -104,8 +104,8 @@ def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict
 
 
 def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, float]]:
-    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one; and
-    "engine", the RSS of the server's process that computes: the other one has no HTTP, either."""
+    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one.
+    "engine" is the RSS of the server's engine process: the other engine has no HTTP either."""
     from yaie.bench.process import family, serving
 
     prompts, found = [[9 + 5 * i + n for i in range(100)] for n in range(8)], {}

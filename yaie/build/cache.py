@@ -63,7 +63,7 @@ def remembered(tool: str, ask: Callable[[], str]) -> str:
 
 @dataclass(frozen=True)
 class Built:
-    """A file that was built once: in how many seconds, whenever it was, and whether just now."""
+    """A file that was built once, the seconds that took, and whether this call built it."""
 
     path: Path
     seconds: float
@@ -144,8 +144,8 @@ def tell(news: str) -> None:
 
 @lru_cache(maxsize=16)
 def _clean(folder: Path, _minute: int) -> None:
-    """Remove what exceeds the limit, and what killed builds left: once a minute, as to look at
-    thousands of files takes a tenth of a second."""
+    """Remove what exceeds the limit, and what killed builds left. A second call within a minute
+    does nothing, since looking at thousands of files takes a tenth of a second."""
     files = []
     for found in os.scandir(folder):
         with suppress(FileNotFoundError):  # another process was faster

@@ -145,7 +145,7 @@ def build(
     launches: Collection[int] = (),
     code: str = "",
 ) -> Built:
-    """As `compile`, and tells what it took. `code` is the source rewritten, where that was done.
+    """As `compile`, and tells what it took. `code` is the rewritten source, if there is one.
 
     With `launches`, only the kernels of these are compiled, unless a library with all is there.
     What all kernels share is built at the same time, if it is not there yet.

@@ -88,13 +88,13 @@ def _first_of_the_learner(frames: list[str]) -> Place:
 
 
 class _Loaded(ctypes.Structure):
-    """What dladdr tells: a shared object, as it was loaded, and where; the nearest symbol."""
+    """dladdr's result: a shared object's path and base, the nearest symbol and its address."""
 
     _fields_ = [("file", c_char_p), ("base", c_void_p), ("symbol", c_char_p), ("at", c_void_p)]
 
 
 def _base(address: int, library: Path) -> int:
-    """Where a loaded shared object begins; 0 if the address is not inside."""
+    """The base address of a loaded shared object, or 0 if `address` lies outside it."""
     found = _Loaded()
     known = ctypes.CDLL(None).dladdr(c_void_p(address), ctypes.byref(found))
     return found.base or 0 if known and os.fsdecode(found.file) == str(library) else 0

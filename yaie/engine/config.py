@@ -30,8 +30,8 @@ class EngineConfig:
             take together. Activations count twice, because CUDA graphs keep their own.
         kv_cache_memory_bytes: for keys and values; by default 1 GiB on a CPU, and what
             `gpu_memory_utilization` leaves on a GPU.
-        max_model_len: the most tokens of a request, prompt and output together; by default as many
-            as the model was trained for and the cache can hold, which is also the most.
+        max_model_len: the most tokens of a request, prompt and output together; by default, and at
+            most, as many as the model was trained for and the cache can hold.
         max_num_seqs: the most requests that run together.
         max_num_batched_tokens: the most tokens that a step computes.
         enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.

@@ -12,17 +12,17 @@ from pathlib import Path
 def share_processors(environment: MutableMapping[str, str]) -> None:
     """Let processes that start with this environment share the processors.
 
-    OpenMP's threads spin while they wait for the next parallel region, GNU's for milliseconds, in
-    which no other process computes. After some 20 microseconds they sleep here; a step in C++ wakes
-    them once. An environment that says how threads wait stays. Call it before torch loads.
+    OpenMP's threads spin while they wait for the next parallel region, GNU's for milliseconds, and
+    keep others from the processors. Here they sleep after some 20 microseconds; a step in C++ wakes
+    them once. If the environment says how threads wait, it stays. Call this before torch loads.
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def return_freed_memory() -> None:
-    """Return memory to the system that has been freed, which C's allocator otherwise keeps, and the
-    pages of libraries that only starting has read. A page that is needed again comes back."""
+    """Return to the system freed memory, which C's allocator otherwise keeps, and unchanged pages
+    of libraries. Most of those only starting has read; the others are loaded again when needed."""
     libc, maps = ctypes.CDLL(None), Path("/proc/self/smaps")
     if hasattr(libc, "malloc_trim"):  # glibc's
         libc.malloc_trim(0)

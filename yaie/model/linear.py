@@ -30,9 +30,9 @@ class Linear(nn.Module):
     other. There a row of the result is independent of the rows beside it, bit for bit, so that a
     request's logits do not depend on its neighbors, except where `torch_is_faster` is true.
 
-    With `by_gemv`, a kernel of the back end `cuda` multiplies a single token. It reads weights
-    faster than torch's kernels, and begins while the kernel before it still runs. Torch chooses its
-    kernel by the number of tokens, so the last bits depend on the neighbors in either case.
+    With `by_gemv`, a kernel of the back end `cuda` multiplies a single token. It reads most weights
+    faster than torch's, and begins while the kernel before it still runs. Torch, too, chooses its
+    kernels by the number of tokens, so a token's last bits depend on its neighbors in either case.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):
@@ -44,7 +44,7 @@ class Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out]`."""
         if self.by_gemv and len(x) == 1:
-            from yaie.ops.cuda.launching import launch  # a CPU starts without it
+            from yaie.ops.cuda.launching import launch  # a CPU never imports it
 
             weight, out = self.weight, x.new_empty(1, len(self.weight))
             launch(GEMV, "gemv", x.dtype, x, weight, self.bias, out, *weight.shape)

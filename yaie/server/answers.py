@@ -82,7 +82,7 @@ class Call:
             yield _event(self._response(self.chunk_kind, [], self._usage()))
 
     def _text_event(self, update: Update) -> str:
-        """An event in which only the text is new: what stands around it is made once."""
+        """An event in which only the text is new; the JSON around it is made once per request."""
         if (around := self._around.get(update.index)) is None:
             [choice] = self.pieces(replace(update, text=HOLE))
             event = _event(self._response(self.chunk_kind, [choice], None))

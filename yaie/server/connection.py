@@ -32,8 +32,8 @@ log = logging.getLogger("yaie.server.connection")
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, which tells its acceptor whether it owes the head of a request, and
-    calls `catch_up` before it reads. The state of a request's scope has its `write_piece`."""
+    """uvicorn's connection, which calls `catch_up` before it reads, and tells its acceptor whether
+    it awaits the head of a request. A request finds `write_piece` in the state of its scope."""
 
     def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
@@ -42,7 +42,7 @@ class Connection(H11Protocol):
 
     def write_piece(self, make: Callable[[], str]) -> bool:
         """Write what `make` returns, in ASCII, as a chunk of the body, or return False if that has
-        to wait. By way of ASGI and h11 a piece takes a task and several times as long."""
+        to wait. Through ASGI and h11 a piece needs a task and takes several times as long."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
         if piece := make():

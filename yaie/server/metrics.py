@@ -99,7 +99,7 @@ class Metrics:
         self.first_token.observe(now - request.metrics.arrival_time)
 
     def observe_tokens(self, last_tokens: Mapping[float, int], now: float) -> None:
-        """Note tokens that come now, so many each since a last one; 0 stands for none before."""
+        """Note the tokens of a step, counted by the time of the token before each (0: none)."""
         self.generation_tokens.inc(sum(last_tokens.values()))
         for last, count in last_tokens.items():
             if last:

@@ -85,8 +85,8 @@ def serve(
         for number in (signal.SIGINT, signal.SIGTERM):
             # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
-        gc.freeze()  # what is there stays, and need not be looked through
-        gc.set_threshold(20_000)  # nor the objects of requests, which are freed without it
+        gc.freeze()  # the collector skips what exists now
+        gc.set_threshold(20_000)  # and runs rarely: requests are freed without it
         return_freed_memory()
         try:
             server.run(sockets=[listener])

@@ -32,8 +32,8 @@ log = logging.getLogger("yaie.server")
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """A request, `index` of its job, and what was added since its client was told last: all if none
-    `has_begun` to be told. `last_token` is when its newest token came, 0 before the first."""
+    """What the client of a request, number `index` of its job, has not been told yet. `has_begun`:
+    it has been told something; `last_token`: when the newest token came, 0 before the first."""
 
     index: int
     request: Request
@@ -50,7 +50,7 @@ class Job:
     """The requests of one HTTP call.
 
     Attributes:
-        added: what is new, as keys.
+        added: the updates with news, in order, as keys.
         num_open: how many have no finish_reason.
         is_over: whether none is open, or one has failed.
         handle: deals with what is new without the task of the call, if it returns True.
@@ -79,8 +79,8 @@ class Job:
             raise self._error
 
     def news(self) -> Iterator[Update]:
-        """What is new, of each request, until the next one is asked for. A token without text waits
-        for the next one, but a first token is told. Raises ApiError if a request failed."""
+        """Yield the news of each request, valid until the next is taken. A token without text waits
+        for the next token, unless it is the first. Raises ApiError if a request failed."""
         for update in self.added:
             if update.finish_reason == "error":
                 raise ApiError(500, update.error or "the engine failed", code="engine_error")
@@ -131,7 +131,7 @@ class Worker:
         self._waiting = select.poll()  # `Connection.poll` makes a selector at each call
         self._waiting.register(self.engine.pipe, select.POLLIN)
         asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self.catch_up)
-        os.set_blocking(self.engine.pipe.fileno(), True)  # uvloop has it fail where it would wait
+        os.set_blocking(self.engine.pipe.fileno(), True)  # uvloop has made it non-blocking
 
     def check_capacity(self, count: int) -> None:
         """Raise ApiError if `count` requests cannot be taken, now or ever."""
@@ -193,9 +193,9 @@ class Worker:
             wire.send(self.engine.pipe, message)
 
     def catch_up(self) -> None:
-        """Take the engine's messages that have come, up to `MOST_READ`, then tell what is new: if
-        the event loop is slower than the engine, one update holds the tokens of several steps. Done
-        between requests too: many may come together, and each takes as long as 30 tokens."""
+        """Take up to `MOST_READ` of the engine's messages, then tell what is new. If the event loop
+        is slower than the engine, one update holds the tokens of several steps. Also called between
+        requests: many may come together, and reading one takes as long as 30 tokens."""
         changed: dict[Job, None] = {}
         for _ in range(MOST_READ):
             if not self._waiting.poll(0):

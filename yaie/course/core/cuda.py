@@ -156,7 +156,7 @@ def compiled(path: Path, checked: bool = False) -> Module:
 
 @lru_cache(maxsize=128)
 def module_of(source: str, path: Path, checked: bool = False) -> Module:
-    """The kernels of a text that stands for a file; built once."""
+    """The kernels of `source`, in place of the text of the file; built once for each text."""
     from yaie.emulator import Module
 
     return Module(source, path, checked, apart=True)

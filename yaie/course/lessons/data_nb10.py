@@ -123,8 +123,8 @@ def beside_llama(record: Record) -> list[str]:
 
 
 def memory_and_rounding(record: Record) -> list[str]:
-    """A line for each format: memory of `yaie serve`, of its process that computes, and of
-    llama.cpp, and how far the model moved."""
+    """A line for each format: the memory of `yaie serve`, of its engine process and of llama.cpp,
+    and how far the model moved."""
     lines = []
     for form in FORMATS:
         ours, theirs = (record[form]["memory_mb"][who] for who in ("yaie serve", "llama.cpp"))

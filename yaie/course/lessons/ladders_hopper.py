@@ -1,4 +1,4 @@
-"""Ladders of the kernels for Hopper: the matrix product, also of a single token, and attention."""
+"""Ladders for Hopper: matrix products, those of a single token, and flash attention."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from yaie.course.lessons.variants import prepares
 from yaie.model.linear import Linear
 from yaie.ops.cuda import flash
 
-# Columns and depth of the products of a layer, of Llama-8B and of SmolLM2-135M: q, k and v; output;
-# gate and up; down.
+# Columns and depth of a layer's products in Llama-8B and in SmolLM2-135M: q, k and v; output; gate
+# and up; down.
 LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
 LAYER_135M = ((960, 576), (576, 576), (3072, 576), (576, 1536))
-LOGITS = ((128256, 4096), (49152, 576))  # of both
+LOGITS = ((128256, 4096), (49152, 576))  # of both models
 
 FA3 = ("FlashInfer, FA3", "FlashAttention-3")  # the same kernels, compiled by two packages
 

@@ -159,7 +159,7 @@ class Checker final : public Observer {
     struct Products {  // of a thread
         uint64_t events = 0, fenced = 0;
         std::vector<Registers> registers;
-        uintptr_t begin = UINTPTR_MAX, end = 0;  // all registers are in between
+        uintptr_t begin = UINTPTR_MAX, end = 0;  // all registers lie in [begin, end)
     };
     struct Read {  // what the products of a warp group read: who wrote it
         Stamp writer;

@@ -158,7 +158,7 @@ void HappensBefore::barrier(uint32_t first, uint32_t end) {
     }
     for (uint32_t thread = first; thread < end; ++thread) {
         join(all, thread);
-        known_[thread * 32 + thread % 32] = seen.level;  // the next times are later
+        known_[thread * 32 + thread % 32] = seen.level;  // each thread's next time is later
     }
     all.all_fenced = !all.fenced.is_empty();  // what one has fenced holds for all, as above
     for (uint32_t thread = first; thread < end; ++thread) more(thread) = all, advance(thread);

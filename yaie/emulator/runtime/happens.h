@@ -27,14 +27,14 @@ namespace emulator {
 // the threads, and their times count their operations.
 constexpr uint32_t first_agent = 16384;
 
-// What was seen of the threads of one team: of all up to a time, of those that met at a barrier up to a
-// later one, and of some threads and agents more.
+// What was seen of the threads of one team: all of them up to time `floor`; threads [first, end), which
+// met at a barrier, up to time `level`; single threads and agents up to the times in `above`.
 struct Seen {
     uint32_t floor = 0;                      // of threads
-    uint32_t first = 0, end = 0, level = 0;  // of the threads [first, end)
+    uint32_t first = 0, end = 0, level = 0;  // of threads [first, end)
     std::vector<std::pair<uint32_t, uint32_t>> above;  // thread, time; sorted by thread
 
-    bool covers(uint32_t thread, uint32_t time) const {  // without `above`
+    bool covers(uint32_t thread, uint32_t time) const {  // by `floor` or `level`
         return thread < first_agent &&
                (time <= floor || (time <= level && thread - first < end - first));
     }

@@ -83,7 +83,7 @@ def run(names: list[str], output: Path | None, only: int | None = None) -> dict:
     """Measure models of these names; what is known is saved after each row.
 
     Args:
-        only: the requests of the decode steps that are measured, and nothing else then.
+        only: measure decode steps of this many requests, and nothing else.
     """
     device = torch.device("cuda")
     kept = None if output is None else files.output_path(output)
@@ -139,7 +139,7 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
 
 
 def with_torchs_products(model: Llama, context: int) -> dict:
-    """A decode step of one request in which torch multiplies, and the graph's kernels."""
+    """Time a decode step of one request whose products torch computes, and list its kernels."""
     linears = [x for x in model.modules() if isinstance(x, Linear) and x.by_gemv]
     for linear in linears:
         linear.by_gemv = False

@@ -174,7 +174,7 @@ def see_counts(sampler: Any, case: Case, see: Observer) -> None:
     options = {name: [own[name] for own, _ in settings] * DRAWS for name in settings[0][0]}
     if len(settings) == 1:
         options = settings[0][0]
-    generators = seeded(*range(40)) * (rows // 40)  # a new one for each row would take most time
+    generators = seeded(*range(40)) * (rows // 40)  # one per row would take most of the time
     tokens = sampled(see, sampler, logits.repeat(rows, 1), **options, generators=generators)
     vocabulary = logits.shape[1]
     outside = sum(token >= vocabulary or token < 0 for token in tokens)
