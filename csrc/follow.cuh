@@ -25,14 +25,27 @@ __device__ __forceinline__ void wait_for_last() {
 #endif
 }
 
+#ifndef YAIE_EMULATOR
+// Whether the code that this card runs has the two calls above. It has not if the card is newer
+// than sm_90 but compiles PTX that was made for an older one.
+inline bool can_follow(int device) {
+    constexpr int ARCHITECTURES[] = {__CUDA_ARCH_LIST__};
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    for (int architecture : ARCHITECTURES)
+        if (900 <= architecture && architecture <= 100 * major + 10 * minor) return true;
+    return false;
+}
+#endif
+
 // Launch a kernel that calls wait_for_last() after one that calls let_next_begin().
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, dim3 threads, size_t bytes,
                           cudaStream_t stream, Arguments... arguments) {
 #ifndef YAIE_EMULATOR
-    int device = 0, major = 0;
+    int device = 0;
     cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -42,8 +55,9 @@ cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, dim3 threads
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = major >= 9 ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel, arguments...);
+    config.numAttrs = can_follow(device) ? 1 : 0;
+    cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
+    return error == cudaSuccess ? error : cudaGetLastError();  // so that no later call returns it
 #else  // the emulator identifies a kernel by the name in its launch
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     kernel<<<grid, threads, bytes, stream>>>(arguments...);

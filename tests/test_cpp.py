@@ -530,7 +530,7 @@ def test_pages_that_only_starting_has_read_are_given_back():
     code = (
         "import os, torch; from yaie.bench.peer import resident_mb\n"
         "from yaie.engine.threads import return_freed_memory\n"
-        "before = resident_mb(os.getpid())['rss']; return_freed_memory()\n"
+        "before = resident_mb(os.getpid())['rss']; return_freed_memory(libraries=True)\n"
         "after = resident_mb(os.getpid())['rss']\n"
         "print(before - after, torch.ones(5, 7).mm(torch.ones(7, 2)).sum())"
     )

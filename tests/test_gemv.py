@@ -54,6 +54,21 @@ def test_a_layer_multiplies_one_token_by_the_kernel(dtype, bias, device):
     assert torch.equal(both, functional.linear(x, linear.weight, linear.bias))
 
 
+def test_torch_deals_with_what_is_no_token():
+    """A wrong shape or dtype raises torch's error; a right one in other memory is multiplied."""
+    linear, x = layer(5, 16, torch.bfloat16, "cpu"), torch.randn(3, 33).to(torch.bfloat16)
+    wrong = [(x[:1, :8], "shapes"), (x[:1, :32], "shapes"), (x[:1, :16].half(), "dtype")]
+    for tensor, message in wrong:
+        with pytest.raises(RuntimeError, match=message):
+            linear(tensor)
+    several = x[:, :16].unsqueeze(0)
+    for tensor in (x[:1, :32:2], x[:1, 1:17], several, x[:1, :16].clone().requires_grad_()):
+        with checked("cpu") as launched:
+            got = linear(tensor)
+        assert not launched and got.requires_grad == tensor.requires_grad
+        assert torch.equal(got, functional.linear(tensor, linear.weight))
+
+
 def test_a_size_without_whole_chunks_is_refused():
     x, weight = torch.ones(12, dtype=torch.bfloat16), torch.ones(4, 12, dtype=torch.bfloat16)
     with pytest.raises(jit.KernelError, match="cudaErrorMisalignedAddress"):
@@ -174,6 +189,16 @@ def test_kernels_that_begin_early_wait_before_they_end():
         if "launch_behind(" in source:
             head = r"__global__[^{;]*?(\w+)\((?:[^(){};]|\{\})*\)\s*"
             bodies = re.findall(head + r"\{(.*?)\n\}", source, re.DOTALL)
-            found |= {name: "wait_for_last();" in body for name, body in bodies}
+            found |= {name: body.partition("wait_for_last();") for name, body in bodies}
     assert {"gemv", "rms_norm", "silu_and_mul_wide", "paged_mma", "paged_merge"} <= set(found)
-    assert [name for name, waits in found.items() if not waits] == []
+    assert [name for name, (_, wait, _) in found.items() if not wait] == []
+    # cascade.cu's reads what was there before mma.cu, which lets it begin after a wait of its own.
+    before, _, after = found["paged_mma"]
+    assert before.count("let_next_begin();") == before.count(
+        "if (work.skip == 0) let_next_begin();"
+    )
+    assert "let_next_begin();" in after
+    store = r"\b(?:out|total|lse|\w*pool|to)\b[^=;]*\][^=;]*=[^=]|\bstore\w*\("
+    for name in found.keys() - {"attend_prefix"}:
+        before = found[name][0]
+        assert not re.search(rf"\breturn\b|__sync|{store}", before), name

@@ -36,7 +36,7 @@ static __device__ uint4 load16_once(const T* from) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS, EACH)
+__global__ void __launch_bounds__(THREADS)
     gemv(const T* x, const T* weight, const T* bias, T* out, int rows, int size) {
     constexpr int CHUNK = Vec<T>::SIZE;
     int warps = gridDim.x * WARPS, first_row = threadIdx.x / WARP * gridDim.x + blockIdx.x;
@@ -85,10 +85,12 @@ static cudaError_t launch(const T* x, const T* weight, const T* bias, T* out, in
                           cudaStream_t stream) {
     if (rows == 0) return cudaSuccess;
     if (size % Vec<T>::SIZE || !aligned16(x, weight)) return cudaErrorMisalignedAddress;
-    int device = 0, multiprocessors = 0;
+    int device = 0, multiprocessors = 0, threads = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    int thread_blocks = min(ceil_div(rows, WARPS), multiprocessors * EACH);
+    cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
+    int wave = multiprocessors * min(EACH, threads / THREADS);
+    int thread_blocks = min(ceil_div(rows, WARPS), wave);
     return launch_behind(gemv<T>, thread_blocks, THREADS, 0, stream, x, weight, bias, out, rows,
                          size);
 }

@@ -128,7 +128,8 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
     context = model.config.max_position_embeddings
     max_num_batched_tokens = config.max_num_batched_tokens
     if not config.enable_chunked_prefill:  # then a whole prompt may be one step
-        max_num_batched_tokens = max(config.max_model_len or context, max_num_batched_tokens)
+        longest = min(config.max_model_len or context, context)
+        max_num_batched_tokens = max(longest, max_num_batched_tokens)
     tokens = min(max_num_batched_tokens, max_num_seqs * context)
     longest = min(tokens, context)
     shortage = explain_shortage(

@@ -316,19 +316,14 @@ class Engine:
         if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
-        if not any(self._is_open(request) for request in launched.requests):  # all aborted
-            return True
-        return (
+        alive = [request for request in launched.requests if self._is_open(request)]
+        return not alive or (  # all were aborted
             self.overlap
             and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
-            and any(self._goes_on(request) for request in launched.requests)
+            and not all(self._is_last(request, request.num_output_tokens) for request in alive)
             and not any(request.needs_logits for request in self.requests.values())
         )
-
-    def _goes_on(self, request: Request) -> bool:
-        """Whether a request gets another token, if the one in flight does not end it."""
-        return self._is_open(request) and not self._is_last(request, request.num_output_tokens)
 
     def _is_last(self, request: Request, num_output_tokens: int) -> bool:
         """Whether a request may have that many tokens and no more."""

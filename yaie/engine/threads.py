@@ -20,13 +20,15 @@ def share_processors(environment: MutableMapping[str, str]) -> None:
         environment.setdefault("GOMP_SPINCOUNT", "5000")
 
 
-def return_freed_memory() -> None:
+def return_freed_memory(libraries: bool = False) -> None:
     """Return to the system freed memory, which C's allocator otherwise keeps, and unchanged pages
-    of libraries. Most of those only starting has read; the others are loaded again when needed."""
+    of `libraries`: most of them only starting has read, the others are loaded again when needed.
+    No thread may load a library meanwhile."""
     libc, maps = ctypes.CDLL(None), Path("/proc/self/smaps")
     if hasattr(libc, "malloc_trim"):  # glibc's
         libc.malloc_trim(0)
-    for about in re.split(r"\n(?=\w+-)", maps.read_text()) if maps.exists() else ():
+    found = maps.read_text(errors="replace") if libraries and maps.exists() else ""
+    for about in filter(None, re.split(r"\n(?=\w+-)", found)):
         span, access, *_, name = about.split("\n")[0].split()
         changed = re.search(r"^(Anonymous|Swap): +[1-9]", about, re.MULTILINE)
         if ".so" in name and "w" not in access and not changed:

@@ -21,7 +21,6 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding
 
-from yaie.build import jit
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import GEMV, Linear
@@ -160,11 +159,8 @@ class Llama(nn.Module):
         )
         q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
         self._compute("reshape_and_cache", k, v, key_pool, value_pool, batch.slot_mapping)
-        out, _ = self._compute(
-            "paged_attention",
-            *(q, key_pool, value_pool, batch.block_tables, batch.context_lens, batch.cu_seqlens),
-            None,
-        )
+        about = batch.block_tables, batch.context_lens, batch.cu_seqlens, None
+        out, _ = self._compute("paged_attention", q, key_pool, value_pool, *about)
         return layer.output(out.flatten(1))
 
     def _compute(self, operator: str, *arguments: Any) -> Any:
@@ -195,6 +191,8 @@ class Llama(nn.Module):
             self.step = Step.of(self, OPERATORS) if self.num_ranks == 1 else None
         by_cuda = {AUTO, "cuda"} & {self.backends[name] for name in OPERATORS}
         if self.embed.is_cuda and by_cuda and self.dtype.itemsize == 2:
+            from yaie.build import jit  # a CPU starts without it
+
             can = jit.load(GEMV).how(self.embed.device).available
             for linear in (x for x in self.modules() if isinstance(x, Linear)):
                 linear.by_gemv = can and linear.weight.shape[1] % 8 == 0

@@ -22,6 +22,7 @@ from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.request import Request, StepOutput
 from yaie.engine.start import start_engine
+from yaie.engine.threads import return_freed_memory
 from yaie.server import wire
 
 PATIENCE = 5.0  # seconds for the last step to end
@@ -179,6 +180,7 @@ def main(
     try:
         engine = start_engine(model, EngineConfig(**options), exercises)
         gc.freeze()  # what is there stays, and need not be looked through
+        return_freed_memory(libraries=True)
         loop.prepare(engine)
     except BaseException as error:
         loop.tell(error)

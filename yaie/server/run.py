@@ -87,7 +87,7 @@ def serve(
             signal.signal(number, server.handle_exit)
         gc.freeze()  # the collector skips what exists now
         gc.set_threshold(20_000)  # and runs rarely: requests are freed without it
-        return_freed_memory()
+        return_freed_memory(libraries=True)
         try:
             server.run(sockets=[listener])
         finally:

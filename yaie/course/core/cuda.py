@@ -156,7 +156,8 @@ def compiled(path: Path, checked: bool = False) -> Module:
 
 @lru_cache(maxsize=128)
 def module_of(source: str, path: Path, checked: bool = False) -> Module:
-    """The kernels of `source`, in place of the text of the file; built once for each text."""
+    """The kernels of `source`, in place of the text of the file; built once for each text. Headers
+    are read then: a process does not see later edits of csrc/*.cuh."""
     from yaie.emulator import Module
 
     return Module(source, path, checked, apart=True)

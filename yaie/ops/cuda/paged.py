@@ -84,11 +84,12 @@ def _decode(*operands: Any) -> State:
 def cascade(*operands: Any) -> State:
     """The prefix is read once for all sequences and merged with the rest of each; operands as for
     `shared_prefix_attention`."""
-    *operands, shared_len, scale = operands
-    q, key_pool = operands[:2]
+    q, key_pool, value_pool, tables, lengths, shared_len, scale = operands
     if key_pool.element_size() == 1:
         raise Unsupported("cascade.cu reads a cache in float16 or bfloat16")
-    operands += (None, scale)
+    # What has to be copied is copied here, since cascade.cu reads it before it waits for mma.cu.
+    q, scale = positive_scale(token_rows(q), scale)
+    operands = q, key_pool, value_pool, tables.contiguous(), lengths.contiguous(), None, scale
     state = mma(*operands, skip=shared_len)
     (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
     if batch == 0 or shared_len == 0:

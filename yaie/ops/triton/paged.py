@@ -207,7 +207,8 @@ def paged_attention(
     batch, max_blocks = block_tables.shape
     block_size, group = key_pool.shape[1], num_heads // num_kv_heads
     dim = max(16, triton.next_power_of_2(head_dim))  # 16: the least that the tensor cores take
-    block_m = _rows_of_a_tile(num_tokens * group // batch, dim, q.element_size())
+    most = 64 if dim <= 128 and q.element_size() == 2 else 32  # rows that the registers hold
+    block_m = min(max(16, triton.next_power_of_2(num_tokens * group // batch)), most)
     tiles = num_tokens * group // block_m + batch
 
     def launch(config: Config) -> None:
@@ -245,12 +246,6 @@ def paged_attention(
     key = ("paged_attention", dim, q.dtype, key_pool.dtype, *sizes)
     launch(fastest(key, _configs(block_m, dim, q.element_size()), launch, large))
     return out, lse
-
-
-def _rows_of_a_tile(rows: int, dim: int, element_size: int) -> int:
-    """As many as a sequence has on average, within what the registers hold."""
-    most = 64 if dim <= 128 and element_size == 2 else 32
-    return min(max(16, triton.next_power_of_2(rows)), most)
 
 
 def _num_splits(programs: int, tiles_of_keys: int, wanted: int) -> int:
