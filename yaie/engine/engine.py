@@ -77,6 +77,14 @@ class Engine:
         self.config = model.config
         ends = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
         self.eos_token_ids = {token for token in ends if token < model.config.vocab_size}
+        longest = min(model.config.max_position_embeddings, num_blocks * block_size)
+        self.max_model_len = config.max_model_len or longest
+        self.limits = Limits(
+            *(self.max_model_len, model.config.max_position_embeddings, model.config.vocab_size),
+            *(num_blocks, block_size),
+        )
+        fits, most = self.max_model_len <= longest, f"at most {longest} ({self.limits.sizes})"
+        check_range("max_model_len", self.max_model_len, fits, most)
         pool = parts.block_pool(num_blocks)
         room = num_blocks * block_bytes(model.config, model.cache_dtype, block_size) / GIB
         with explain_shortage(
@@ -89,14 +97,6 @@ class Engine:
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
         self.scheduler = parts.scheduler(self.kv, self.cache, config)
         self.sampler = parts.sampler()
-        longest = min(model.config.max_position_embeddings, num_blocks * block_size)
-        self.max_model_len = config.max_model_len or longest
-        self.limits = Limits(
-            *(self.max_model_len, model.config.max_position_embeddings, model.config.vocab_size),
-            *(num_blocks, block_size),
-        )
-        fits, most = self.max_model_len <= longest, f"at most {longest} ({self.limits.sizes})"
-        check_range("max_model_len", self.max_model_len, fits, most)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if config.overlap is None else config.overlap

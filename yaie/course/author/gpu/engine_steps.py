@@ -118,10 +118,7 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
         engine = decoding(model, batch, context, **options)
         row[f"{way} ms"] = round(min(InARow(device, STEPS).times(engine.step, 2)), 4)
         if way == "graph":
-            sizes = {g.shape.tokens: g for g in engine.runner.graphs if g.shape.is_decode}
-            graph = sizes[batch]
-            times = CudaClock(device, warm=True).times(graph.replay, 20)
-            row |= {"gpu ms": round(statistics.median(times), 4), "kernels": launches(graph)}
+            row |= replayed(engine, batch)
         del engine
         torch.cuda.empty_cache()
     num_bytes = bytes_of_a_step(model, batch, context)
@@ -143,15 +140,18 @@ def with_torchs_products(model: Llama, context: int) -> dict:
     linears = [x for x in model.modules() if isinstance(x, Linear) and x.by_gemv]
     for linear in linears:
         linear.by_gemv = False
-    engine = decoding(model, 1, context)
-    graph = next(g for g in engine.runner.graphs if g.shape.is_decode)
-    times = CudaClock(model.embed.device, warm=True).times(graph.replay, 20)
-    found = {"gpu ms": round(statistics.median(times), 4), "kernels": launches(graph)}
+    found = replayed(decoding(model, 1, context), 1)
     for linear in linears:
         linear.by_gemv = True
-    del engine, graph
     torch.cuda.empty_cache()
     return found
+
+
+def replayed(engine: Engine, batch: int) -> dict:
+    """Time the graph of a decode step of `batch` requests, and list its kernels."""
+    sizes = {g.shape.tokens: g for g in engine.runner.graphs if g.shape.is_decode}
+    times = CudaClock(engine.device, warm=True).times(sizes[batch].replay, 20)
+    return {"gpu ms": round(statistics.median(times), 4), "kernels": launches(sizes[batch])}
 
 
 def decoding(model: Llama, batch: int, context: int, **options) -> Engine:
