@@ -23,7 +23,10 @@
 //           - There are two sets of parts, for even and odd launches, so no rank needs to know when
 //             its parts were read. A rank that begins launch n + 2 has all flags of launch
 //             n + 1, so the others have finished launch n, which read the same set.
+//           - It is launched behind the kernel that computes x, and the next kernel behind it
+//             (follow.cuh): their thread blocks become resident while the parts travel.
 // Source    vLLM, csrc/custom_all_reduce.cuh, where ranks read the parts out of their peers' memory
+#include "follow.cuh"
 #include "norm/row_sum.cuh"
 
 constexpr int THREADS = 512, BLOCKS = 32;
@@ -153,6 +156,8 @@ template <int MOST, int VECS, typename T>
 __global__ void __launch_bounds__(THREADS)
     all_reduce_of_a_rank(T* x, const Norm<T> norm, const __grid_constant__ Memories memories,
                          int count, int size, int rank, int ranks) {
+    let_next_begin();
+    wait_for_last();  // not only for x: a peer that sees a flag relies on all earlier launches
     all_reduce<MOST, VECS>(x, norm, memories, count, size, rank, ranks);
 }
 
@@ -271,8 +276,8 @@ static cudaError_t launch(T* x, const Norm<T>& norm, int count, int size, int th
     auto kernel = two ? all_reduce_of_a_rank<2, 1, T> : all_reduce_of_a_rank<MOST_RANKS, 1, T>;
     if (norm.weight)
         kernel = two ? all_reduce_of_a_rank<2, 2, T> : all_reduce_of_a_rank<MOST_RANKS, 2, T>;
-    kernel<<<BLOCKS, threads, 0, stream>>>(x, norm, mapped, count, size, own_rank, num_ranks);
-    return cudaGetLastError();
+    return launch_behind(kernel, BLOCKS, threads, 0, stream, x, norm, mapped, count, size, own_rank,
+                         num_ranks);
 }
 
 template <typename T>
