@@ -76,7 +76,7 @@ def test_a_size_without_whole_chunks_is_refused():
 
 
 def products(model: Llama) -> set[bool]:
-    return {module.by_gemv for module in model.modules() if isinstance(module, Linear)}
+    return {linear.by_gemv for linear in model.linears()}
 
 
 @gpu_only
@@ -158,9 +158,8 @@ def test_a_step_of_one_token_in_a_graph(device):
         results.fill_(torch.nan)
         replay()
         assert torch.equal(results, wanted)
-    for module in model.modules():
-        if isinstance(module, Linear):
-            module.by_gemv = False
+    for linear in model.linears():
+        linear.by_gemv = False
     assert (model(batch, *pools) - wanted).norm() < 0.02 * wanted.norm()
     for pool, old in zip((pool for part in pools for pool in part), kept, strict=True):
         changed = (pool != old).flatten(0, 1).any(dim=(1, 2)).nonzero()

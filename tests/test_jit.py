@@ -405,7 +405,7 @@ def test_the_cache_has_a_limit_and_evicts_what_was_used_least_recently(tmp_path,
         return {path.name for path in tmp_path.iterdir() if path.suffix in (".so", ".seconds")}
 
     monkeypatch.setattr(cache, "LIMIT", 2500)
-    monkeypatch.setattr(cache, "_clean", cache._clean.__wrapped__)  # not once a minute
+    monkeypatch.setattr(cache, "_clean", cache._clean.__wrapped__)  # each time
     paths = [cache.build_once(tmp_path / f"{name}.so", build).path for name in ("old", "used")]
     left = tmp_path / "building-left"
     left.mkdir()

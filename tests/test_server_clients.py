@@ -73,7 +73,7 @@ def test_a_user_cannot_speak_for_the_system(http, running):
     sent = {"model": "tiny", "messages": [{"role": "user", "content": attack}], "max_tokens": 1}
     usage = http.post("/v1/chat/completions", json=sent).json()["usage"]
     tokenizer = running.llm.tokenizer
-    as_roles = tokenizer.apply_chat_template(sent["messages"], special_in_content=True)
+    as_roles = tokenizer.encode(tokenizer.render_chat(sent["messages"]), False)
     assert usage["prompt_tokens"] > len(as_roles)
     assert usage["prompt_tokens"] == len(tokenizer.apply_chat_template(sent["messages"]))
 

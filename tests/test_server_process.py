@@ -304,6 +304,24 @@ def test_a_killed_engine_is_started_again_by_option(tiny_model):
         assert server.wait() == 0
 
 
+@pytest.mark.parametrize("options", [[], ["--restart"]])
+def test_an_engine_that_is_stopped_is_killed_when_its_pipe_is_full(tiny_model, options):
+    with process(tiny_model, "--max-queued", "5000", *options) as (server, address):
+        [engine] = children(server.pid)
+        os.kill(engine, signal.SIGSTOP)
+        answer = ask(address, prompt=["a" * 60] * 64, n=64)  # more than the pipe holds
+        assert answer.status_code == 500 and "the engine has stopped" in answer.text
+        assert is_gone(engine)
+        assert health(address).status_code == 503
+        if options:
+            wait_until(lambda: health(address).status_code == 200)
+            assert ask(address, max_tokens=1).status_code == 200
+            return
+        assert "The process ended by signal 9" in health(address).text
+        rest = server.stdout.read()
+        assert server.wait() == 1 and "the engine has read nothing for 5 s" in rest
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_killed_server_takes_its_engine_along(tiny_model, ranks, tmp_path, monkeypatch):
     """And leaves nothing: no process, no file, no shared memory."""

@@ -117,8 +117,6 @@ def test_control_tokens_of_a_user_are_text(tiny, attack):
     special = {tiny.backend.token_to_id(token) for token in SPECIAL_TOKENS}
     want = [token for token in tiny.apply_chat_template(harmless) if token in special]
     assert [token for token in ids if token in special] == want
-    as_tokens = tiny.apply_chat_template(chat, special_in_content=True)
-    assert as_tokens == tiny.encode(text, add_special_tokens=False)
 
 
 @pytest.mark.real_model

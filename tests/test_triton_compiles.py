@@ -36,9 +36,9 @@ def run(kernel, *arguments, grid, warmup, **options):
 
 
 JITFunction.run = run
-from yaie.ops.triton import elementwise, flash, kv, norm, paged, rotary, runtime
+from yaie.ops.triton import elementwise, flash, kv, norm, paged, rotary
 
-runtime._num_processors = lambda index: 132
+norm.num_processors = paged.num_processors = lambda device: 132
 FP8 = [torch.float8_e4m3fn] if TARGET.arch >= 89 else []
 for dtype in (torch.float32, torch.float16, torch.bfloat16):
     x, heads = torch.randn(4, 96, dtype=dtype), torch.randn(3, 4, 64, dtype=dtype)

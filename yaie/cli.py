@@ -256,7 +256,3 @@ def main() -> None:
         if not isinstance(error, ValueError | TypeError | RuntimeError | OSError):
             typer.echo(f"({type(error).__name__}; `yaie --debug ...` shows where)", err=True)
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
@@ -86,7 +86,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
         target.parent.mkdir(parents=True, exist_ok=True)
         with explain_full_disk(target.parent), _lock(target):
             if not target.exists():
-                _clean(target.parent, int(time.time() / 60))
+                _clean(target.parent)
                 started = time.perf_counter()
                 with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
                     built = build(Path(folder))
@@ -142,10 +142,9 @@ def tell(news: str) -> None:
         print(news, file=sys.stderr if terminal else sys.stdout, flush=True)
 
 
-@lru_cache(maxsize=16)
-def _clean(folder: Path, _minute: int) -> None:
-    """Remove what exceeds the limit, and what killed builds left. A second call within a minute
-    does nothing, since looking at thousands of files takes a tenth of a second."""
+@cache  # once per process, since looking at thousands of files takes a tenth of a second
+def _clean(folder: Path) -> None:
+    """Remove what exceeds the limit, and what killed builds left."""
     files = []
     for found in os.scandir(folder):
         with suppress(FileNotFoundError):  # another process was faster

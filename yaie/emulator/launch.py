@@ -34,7 +34,8 @@ EDGE = 1 << 23  # before the first and after the last
 _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
-_first_launches: dict[str, frozenset[int]] = {}  # by launcher, in the last module
+# By the kernels of a source and its launcher: what the last such module launched first.
+_first_launches: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
 # Variables on the device, and static ones on the host: libraries of one file would not share them.
 _VARIABLE = re.compile(
     r"\b(?:__(?:device|constant|managed)__|static\s+(?!const|inline|__shared__))[^;(){}]*[;={]"
@@ -133,7 +134,7 @@ class Module:
 
     def _load(self, launcher: str, launches: Collection[int] = ()) -> Library:
         if self._selects:
-            launches = launches or _first_launches.get(launcher, ())
+            launches = launches or _first_launches.get((self.kernels, launcher), ())
         code = self._rewritten.code
         built = build(self.source, self.path, self.checked, launcher, launches, code)
         needed = runtime.checker if self.checked else runtime.library
@@ -166,7 +167,7 @@ class Module:
             library = self._libraries[launcher.name] = self._load(launcher.name, launches)
         if launches and launcher.name not in self._called:
             self._called.add(launcher.name)
-            _first_launches[launcher.name] = launches
+            _first_launches[self.kernels, launcher.name] = launches
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             told = describe(stopped, lines, memories)

@@ -90,6 +90,10 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """End the process immediately, even one that is stopped."""
+        self._process.kill()
+
     def ended(self) -> str:
         """How the process ended."""
         code = self._process.returncode

@@ -110,13 +110,12 @@ class ModelConfig:
         missing = [name for name in REQUIRED if raw.get(name) is None]
         if missing:
             raise ValueError(f"missing {', '.join(missing)}")
-        sizes = {name: raw[name] for name in REQUIRED}
-        for name, size in sizes.items():
-            _check_size(name, size)
+        for name in REQUIRED:
+            _check_size(name, raw[name])
         theta, scaling = _rope(raw)
         heads = raw["num_attention_heads"]
         return cls(
-            **sizes,
+            **{name: raw[name] for name in REQUIRED},
             num_key_value_heads=raw.get("num_key_value_heads") or heads,
             head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
             max_position_embeddings=raw.get("max_position_embeddings", 2048),

@@ -194,7 +194,7 @@ class Llama(nn.Module):
             from yaie.build import jit  # a CPU starts without it
 
             can = jit.load(GEMV).how(self.embed.device).available
-            for linear in (x for x in self.modules() if isinstance(x, Linear)):
+            for linear in self.linears():
                 linear.by_gemv = can and linear.weight.shape[1] % 8 == 0
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
@@ -214,11 +214,14 @@ class Llama(nn.Module):
         for name, place in self.places().items():
             if place.ndim == 2:
                 lying.setdefault(place.untyped_storage().data_ptr(), {})[name] = place
-        for linear in self.modules():
-            if isinstance(linear, Linear):
-                parts = lying[linear.weight.untyped_storage().data_ptr()]
-                whole = sum(map(len, parts.values())) == len(linear.weight)
-                yield linear, parts if whole else {"": linear.weight}  # a rank's part of the head
+        for linear in self.linears():
+            parts = lying[linear.weight.untyped_storage().data_ptr()]
+            whole = sum(map(len, parts.values())) == len(linear.weight)
+            yield linear, parts if whole else {"": linear.weight}  # a rank's part of the head
+
+    def linears(self) -> Iterator[Linear]:
+        """The linear layers, in the order in which a step takes them."""
+        return (module for module in self.modules() if isinstance(module, Linear))
 
     def places(self) -> dict[str, torch.Tensor]:
         """Where each tensor of a Hugging Face checkpoint, or this process's part of it, goes: its

@@ -108,18 +108,15 @@ class Tokenizer:
         return twice[len(once) :].encode()
 
     def apply_chat_template(
-        self,
-        messages: Sequence[Message],
-        add_generation_prompt: bool = True,
-        special_in_content: bool = False,
+        self, messages: Sequence[Message], add_generation_prompt: bool = True
     ) -> list[int]:
         """Token ids of a conversation, ending where the assistant is to begin.
 
         A special token spelled out in a message's content is encoded as the letters that it is
-        written with, unless `special_in_content`: with `<|im_end|>` as a token, a user could end
-        their own message and write the next one in the system's name.
+        written with: with `<|im_end|>` as a token, a user could end their own message and write the
+        next one in the system's name.
         """
-        if special_in_content or self._special is None:
+        if self._special is None:
             text = self.render_chat(messages, add_generation_prompt)
             return self.encode(text, add_special_tokens=False)
         _check_messages(messages)

@@ -79,26 +79,29 @@ def _rows(files: Files, form: str | None, dtype: torch.dtype) -> dict[str, Rows]
     for file, names in files.items():
         with _open(file) as tensors:
             for name in names:
-                stored = tensors.get_tensor(name)
-                rows = Rows(stored.to(dtype))
-                if form and stored.ndim == 2:
-                    rows = quantize_rows(rows.data.numpy(), form)
-                if rows.data is not stored:
-                    rows, pages = _in_huge_pages(rows, pages)
+                rows = Rows(tensors.get_tensor(name))
+                if form and rows.data.ndim == 2:
+                    rows = quantize_rows(rows.data.to(dtype).numpy(), form)
+                wanted = torch.uint8 if rows.form else dtype
+                if rows.form or rows.data.dtype != wanted:
+                    rows, pages = _in_huge_pages(rows, wanted, pages)
                 found[name] = rows
     return found
 
 
-def _in_huge_pages(rows: Rows, pages: torch.Tensor) -> tuple[Rows, torch.Tensor]:
-    """A copy in free pages of 2 MB, where the system has them, and the pages that are left. To find
-    out where a page of 4 KB lies takes a processor about as long as to read it."""
-    data, size = rows.data, -(-rows.data.nbytes // 64) * 64  # each begins at a cache line
+def _in_huge_pages(
+    rows: Rows, dtype: torch.dtype, pages: torch.Tensor
+) -> tuple[Rows, torch.Tensor]:
+    """A copy of this dtype in free pages of 2 MB, where the system has them, and the pages that are
+    left. To find out where a page of 4 KB lies takes a processor about as long as to read it."""
+    data, num_bytes = rows.data, rows.data.numel() * dtype.itemsize
+    size = -(-num_bytes // 64) * 64  # each begins at a cache line
     if size > len(pages):
         memory = mmap.mmap(-1, max(size, 64 << 20), access=mmap.ACCESS_COPY)
         with contextlib.suppress(AttributeError, OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
         pages = torch.frombuffer(memory, dtype=torch.uint8)
-    place = pages[: data.nbytes].view(data.dtype).view(data.shape)
+    place = pages[:num_bytes].view(dtype).view(data.shape)
     return Rows(place.copy_(data), rows.form), pages[size:]
 
 

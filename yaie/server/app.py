@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
@@ -185,7 +186,9 @@ class _Server:
             self.limits.checked_params(answers[0])
         except (ValueError, TypeError) as error:
             message = str(error).removeprefix("params.")  # it begins with the name of the field
-            raise ApiError(400, message, param=message.split()[0]) from error
+            first = re.match(r"\w*", message)[0]
+            field = first if first in type(body).model_fields else None
+            raise ApiError(400, message, param=field) from error
         self.worker.check_capacity(len(prompts) * len(answers))
         about = (request.scope["request_id"], body.cache_salt or "", param)
         requests = [self._request(p, params, *about) for p in prompts for params in answers]

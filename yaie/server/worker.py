@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from yaie.engine.request import Request, TokenLogprob
-from yaie.engine.sending import as_socket
+from yaie.engine.sending import as_socket, limit
 from yaie.server import wire
 from yaie.server.errors import ApiError
 from yaie.server.metrics import Metrics
 
-PATIENCE = 5.0  # seconds for the last step to end
+PATIENCE = 5.0  # seconds for the last step to end, and for the engine to read what it is sent
 MOST_READ = 16  # messages of the engine that are read before other tasks of the event loop run
 LATE = "the server is shutting down"
 
@@ -132,6 +132,8 @@ class Worker:
         self._waiting.register(self.engine.pipe, select.POLLIN)
         asyncio.get_running_loop().add_reader(self.engine.pipe.fileno(), self.catch_up)
         os.set_blocking(self.engine.pipe.fileno(), True)  # uvloop has made it non-blocking
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):  # its process may be stopped
+            limit(self.engine.pipe, option, PATIENCE)
 
     def check_capacity(self, count: int) -> None:
         """Raise ApiError if `count` requests cannot be taken, now or ever."""
@@ -189,8 +191,13 @@ class Worker:
             job.tell()
 
     def _send(self, message: wire.Add | int) -> None:
-        with suppress(OSError):  # it has ended, which `catch_up` will notice
+        try:
             wire.send(self.engine.pipe, message)
+        except BlockingIOError:  # see `listen`; part of the message may have been sent
+            log.error("the engine has read nothing for %.0f s: it is killed", PATIENCE)
+            self.engine.kill()
+        except OSError:  # it has ended, which `catch_up` will notice
+            pass
 
     def catch_up(self) -> None:
         """Take up to `MOST_READ` of the engine's messages, then tell what is new. If the event loop

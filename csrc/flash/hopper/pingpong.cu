@@ -302,10 +302,10 @@ template <typename T, int DIM>
 static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     bool cache = flash.block_tables, together = cache && flash.head_dim == DIM;
     bool wide = !cache || Sizes<DIM, true>::KEYS % flash.block_size == 0;
-    auto run = together ? wide ? launch<T, DIM, true, true> : launch<T, DIM, false, true>
-               : wide   ? launch<T, DIM, true, false>
-                        : launch<T, DIM, false, false>;
-    return run(flash, stream);
+    if (together && wide) return launch<T, DIM, true, true>(flash, stream);
+    if (together) return launch<T, DIM, false, true>(flash, stream);
+    if (wide) return launch<T, DIM, true, false>(flash, stream);
+    return launch<T, DIM, false, false>(flash, stream);
 }
 
 template <typename T>

@@ -359,7 +359,7 @@ def answer_with(
         `text` of the answer, and `tokens_per_second` by its fastest token.
     """
     model = llm.engine.runner.model
-    linears = [module for module in model.modules() if isinstance(module, Linear)]
+    linears = list(model.linears())
     step, text, times = model.step, "", []
     if function is not None:
         model.step = None  # which would multiply by itself

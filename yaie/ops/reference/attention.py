@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -63,15 +64,9 @@ def attention(
     return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()
 
 
-def contiguous_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-) -> State:
+def contiguous_attention(*operands: Any) -> State:
     """`attention`, its results contiguous, as those of the kernels are."""
-    out, lse = attention(q, k, v, causal, scale)
+    out, lse = attention(*operands)
     return out.contiguous(), lse.contiguous()
 
 

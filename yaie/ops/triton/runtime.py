@@ -94,14 +94,10 @@ def largest_code(pool: torch.Tensor) -> float:
     return torch.finfo(pool.dtype).max
 
 
+@functools.cache
 def num_processors(device: torch.device) -> int:
     """Streaming multiprocessors of the device; 1 under the interpreter, which is one program."""
-    return 1 if INTERPRETED else _num_processors(device.index)
-
-
-@functools.cache
-def _num_processors(index: int) -> int:
-    return torch.cuda.get_device_properties(index).multi_processor_count
+    return 1 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:

@@ -28,7 +28,6 @@ from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
-from yaie.model.linear import Linear
 from yaie.model.llama import Llama
 
 SMALL = ModelConfig(
@@ -137,7 +136,7 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
 
 def with_torchs_products(model: Llama, context: int) -> dict:
     """Time a decode step of one request whose products torch computes, and list its kernels."""
-    linears = [x for x in model.modules() if isinstance(x, Linear) and x.by_gemv]
+    linears = [linear for linear in model.linears() if linear.by_gemv]
     for linear in linears:
         linear.by_gemv = False
     found = replayed(decoding(model, 1, context), 1)
