@@ -287,7 +287,9 @@ def make_model() -> int:
     for weight in _model.parameters():  # every rank has the embedding and the norms
         is_whole = weight is _model.embed or weight.ndim == 1
         weight.normal_(std=weight.shape[-1] ** -0.5, generator=alike if is_whole else own)
-    return sum(weight.nbytes for weight in _model.parameters()) - _model.embed.nbytes
+    read = sum(weight.nbytes for weight in _model.parameters()) - _model.embed.nbytes
+    _model.pack()
+    return read
 
 
 def prompt_batch(model: Llama, tokens: int) -> tuple[Batch, list[list[torch.Tensor]]]:
