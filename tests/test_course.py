@@ -389,8 +389,8 @@ def test_states() -> None:
 def test_file_is_read_afresh_each_time() -> None:
     """Two edits of the same size within a clock tick, which byte-code caches would miss."""
     for answer in ("1", "2", "1"):
-        write(f"def shared_prefix_length(a, b):\n    return {answer}\n")
-        assert exercise.load_learner("00.1")([], []) == int(answer)
+        path = write(f"def shared_prefix_length(a, b):\n    return {answer}\n")
+        assert exercise.load(find("00.1"), path)([], []) == int(answer)
 
 
 def test_file_that_cannot_be_used() -> None:
@@ -411,7 +411,7 @@ def test_file_that_cannot_be_used() -> None:
     path.unlink()
     assert "`yaie reset 00.1` restores it" in judge(find("00.1")).message
     with pytest.raises(Broken):
-        exercise.load_learner("00.1")
+        exercise.load(find("00.1"), path)
     split, head = (
         made("yaie.engine.radix:RadixTree.split"),
         "from yaie.engine import radix as reference\n",

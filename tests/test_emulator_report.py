@@ -86,7 +86,6 @@ def test_naive_transpose(kernels):
     store, load = line.access("global", "store"), line.access("global", "load")
     assert (store.per_request, store.ideal, store.requests) == (32, 4, 128)
     assert (load.per_request, load.ideal) == (4, 4)
-    assert line.sectors_per_request == 32
     assert (store.name, load.name) == ("out", "in")
 
 
@@ -94,10 +93,11 @@ def test_naive_transpose(kernels):
 def test_padding_a_tile(kernels, width, wavefronts):
     report = run(kernels, f"transpose_{width}", 64)
     line = report.line(line_of("out[y * n + x] = tile"))
-    assert line.wavefronts_per_request == wavefronts
+    assert line.access("shared").per_request == wavefronts
     assert line.access("shared").ideal == 1
-    assert line.sectors_per_request == 4
-    assert report.line(line_of("tile[threadIdx.y][threadIdx.x] =")).wavefronts_per_request == 1
+    assert line.access("global").per_request == 4
+    line = report.line(line_of("tile[threadIdx.y][threadIdx.x] ="))
+    assert line.access("shared").per_request == 1
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_strides_in_shared_memory(kernels, stride):
     line = run(kernels, "shared_stride", stride).line(line_of("s[threadIdx.x * stride]"))
     banks = [lane * stride % 32 for lane in range(32)]
     expected = 1 if stride == 0 else max(banks.count(bank) for bank in banks)
-    assert line.wavefronts_per_request == expected
+    assert line.access("shared").per_request == expected
 
 
 def test_lanes_that_go_different_ways(kernels):
@@ -143,7 +143,7 @@ def test_the_report_in_words(kernels):
     with pytest.raises(ValueError, match="line 1 touches no memory; lines that do: "):
         kernels.report.line(1)
     with pytest.raises(ValueError, match="no access in shared memory"):
-        _ = kernels.report.line(line_of("out[x * n + y]")).wavefronts_per_request
+        kernels.report.line(line_of("out[x * n + y]")).access("shared")
 
 
 def test_the_message_of_an_access_out_of_bounds(kernels):

@@ -138,7 +138,7 @@ def run(
     Args:
         only: words, separated by commas; an operator is measured if its name has one of them.
         dtype, device: as for `LLM`.
-        output: a JSON file, written again after each case; beside it, plots.
+        output: a JSON file, written again after each case.
         quick: fewer and smaller shapes.
         say: prints a line.
         clock: times calls; by default that of the device.
@@ -177,10 +177,6 @@ def run(
             files.save(record, kept)
     for line in (*table(record["results"]), *summary(record["results"])):
         say(line)
-    if kept is not None:
-        from yaie.bench import plots
-
-        plots.save(record, kept)
     return record
 
 

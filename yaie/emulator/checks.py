@@ -120,16 +120,6 @@ class Line:
             raise ValueError(f"line {self.number} has no {kind or 'access'} in {memory} memory")
         return max(found, key=lambda a: (a.per_request - a.ideal, a.per_request))
 
-    @property
-    def sectors_per_request(self) -> float:
-        """Sectors for each request to global memory, of the line's worst access."""
-        return self.access("global").per_request
-
-    @property
-    def wavefronts_per_request(self) -> float:
-        """Wavefronts for each request to shared memory, of the line's worst access."""
-        return self.access("shared").per_request
-
 
 class Report:
     """The findings and counts of one call of a launcher in checked mode.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from yaie.build.dtypes import ROUNDING, SUFFIXES
 from yaie.course.core.launch_slips import STREAM, off_the_stream, other_size
 from yaie.course.core.observe import Case, Found, Stop
+from yaie.emulator.text import without_comments
 
 if TYPE_CHECKING:
     from yaie.course.core.observe import Observer
@@ -175,14 +176,6 @@ def warm_up() -> None:
 def same_code(text: str, other: str) -> bool:
     """Whether two files differ at most in comments and white space."""
     return without_comments(text).split() == without_comments(other).split()
-
-
-def without_comments(text: str) -> str:
-    """The code alone, each line where it was."""
-    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
-
-
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def changed_launcher(text: str, reference: str, result: str = "cudaError_t") -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from yaie.course.core import cuda, render
 from yaie.course.core.compare import short
-from yaie.course.core.manifest import Exercise, find
+from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import UNSOLVED
 from yaie.course.core.paths import ROOT, exercises_dir
 
@@ -24,18 +24,6 @@ class Broken(Exception):
 
 def learner_path(exercise: Exercise) -> Path:
     return exercises_dir() / exercise.file
-
-
-def load_learner(exercise_id: str) -> Any:
-    """Load what the learner wrote for an exercise, afresh, as its check takes it.
-
-    Raises:
-        UnknownExercise: no exercise has this id.
-        Broken: the file is missing, does not run, or no longer defines what it should.
-        ValueError: the whole folder is missing.
-    """
-    exercise = find(exercise_id)
-    return load(exercise, learner_path(exercise))
 
 
 def load_reference(exercise: Exercise) -> Any:
@@ -55,7 +43,11 @@ def lacks_triton(exercise: Exercise) -> bool:
 
 
 def load(exercise: Exercise, path: Path) -> Any:
-    """Load a file of the shape of `exercise`: a class, a function, functions or a `.cu` path."""
+    """Load a file of the shape of `exercise`: a class, a function, functions or a `.cu` path.
+
+    Raises Broken if it is missing, does not run, or no longer defines what it should, ValueError if
+    the whole folder is missing.
+    """
     text = read(exercise, path)
     if exercise.is_cuda:
         _require_kernels(exercise, path, text)

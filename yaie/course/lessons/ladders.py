@@ -28,6 +28,7 @@ from yaie.bench.machine import head
 from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
+from yaie.course import viz
 from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
 from yaie.course.lessons.ladders_hopper import flash_hopper, gemv, hopper
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
@@ -221,7 +222,8 @@ def command(
     ladder: str | None, only: str | None, dtype: str, device: str,
     output: str | Path | None, quick: bool, skip: str | None, case: str | None = None,
 ) -> list:  # fmt: skip
-    """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
+    """`yaie bench kernels`, with a ladder or without, whose results are drawn beside `output`;
+    returns what is wrong with ours."""
     if ladder is not None and case is not None:
         raise ValueError(f"a ladder has cases of its own: no --case {case}")
     if ladder is not None:
@@ -229,6 +231,8 @@ def command(
     own = None if case is None else own_cases(case)
     record = kernels.run(only, dtype, device, output, quick, more=bench_cases, own=own)
     results = record["results"]
+    if output is not None and any(row["ms"] is not None for row in results):
+        viz.draw_bench(record).savefig(Path(output).with_suffix(".png"))
     return [row for row in results if row["ours"] and row["failure"]]
 
 

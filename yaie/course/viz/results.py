@@ -110,14 +110,15 @@ def draw_ladder(
 
 
 def draw_bench(
-    record: Mapping[str, Any], operators: Sequence[str], at: Place | None = None
+    record: Mapping[str, Any], operators: Sequence[str] = (), at: Place | None = None
 ) -> Figure:
     """Draw a bar for each way to compute some operators; the engine's own are blue.
 
     Args:
         record: the content of a file that `yaie bench kernels --output FILE` wrote.
-        operators: which, in this order. Ways without a time are left out.
+        operators: which, in this order; by default all. Ways without a time are left out.
     """
+    operators = operators or [*dict.fromkeys(row["operator"] for row in record["results"])]
     cases: dict[str, list[Mapping[str, Any]]] = {}
     for name in operators:
         for row in record["results"]:
