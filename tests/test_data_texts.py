@@ -452,7 +452,7 @@ def of_docs() -> list[tuple]:
     record = json.loads((DATA / "16_hopper_h100.json").read_text())
     square = column(record["products"]["4096 × 4096 × 4096"], "of_library")
     rows = HOPPER["B4 H32 S4096 d128 causal"]["pingpong"]
-    two = json.loads((DATA / "29_tensor_parallel_h100.json").read_text())["steps"]
+    two = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())["steps"]
     decode = [row["times as fast as one GPU"] for row in two
               if row["way"] == "peers" and row["step"].startswith("decode")]  # fmt: skip
     eight = json.loads((DATA / "19_fp8_quality_cpu.json").read_text())["caches"]["e4m3"]
@@ -466,7 +466,7 @@ def of_docs() -> list[tuple]:
 
 
 def of_29() -> list[tuple]:
-    record = json.loads((DATA / "29_tensor_parallel_h100.json").read_text())
+    record = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())
     small = record["all_reduce"][0]
     two = {(row["step"], row["way"]): row["times as fast as one GPU"] for row in record["steps"]}
     assert not record["faults"] and record["correctness"]["wrong all-reduces"] == [0, 0]
