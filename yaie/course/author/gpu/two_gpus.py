@@ -287,9 +287,8 @@ def make_model() -> int:
     for weight in _model.parameters():  # every rank has the embedding and the norms
         is_whole = weight is _model.embed or weight.ndim == 1
         weight.normal_(std=weight.shape[-1] ** -0.5, generator=alike if is_whole else own)
-    read = sum(weight.nbytes for weight in _model.parameters()) - _model.embed.nbytes
     _model.pack()
-    return read
+    return sum(weight.nbytes for weight in _model.parameters()) - _model.embed.nbytes
 
 
 def prompt_batch(model: Llama, tokens: int) -> tuple[Batch, list[list[torch.Tensor]]]:
@@ -341,8 +340,6 @@ def time_step(name: str, way: str) -> dict:
 def same_on_all_ranks(x: torch.Tensor) -> bool:
     """Whether a tensor has the same bits on every rank."""
     parts = [torch.empty_like(x) for _ in range(own_shard().size)]
-    if len(parts) == 1:
-        return True
     dist.all_gather(parts, x)
     return all(torch.equal(parts[0], part) for part in parts)
 
