@@ -517,7 +517,7 @@ def test_a_library_that_asks_for_another_cuda_runtime(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_library", lambda capability: target)
     told = r"libcudart_of_12.* cannot open .*; nvcc must be of torch's CUDA version, "
     with pytest.raises(CompileError, match=told):
-        module.launch_on_gpu(next(iter(module.launchers.values())), [], 0)
+        module.start(next(iter(module.launchers.values())), 0, [])
 
 
 def test_packed_values_arrive(tmp_path):

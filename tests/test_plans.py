@@ -43,6 +43,11 @@ def none_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry.changed.update(before)
 
 
+def kept() -> list[plans.Plan | None]:
+    """The plans, the oldest of each kind first."""
+    return [plan for known in plans._plans.values() for *_, plan in reversed(known)]
+
+
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
     """Tensors by address; plans launch in the emulator, and their memory begins as NaN."""
@@ -54,8 +59,9 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
         tensors[tensor.data_ptr()] = tensor
         return tensor.fill_(math.nan if tensor.is_floating_point() else -9)
 
-    def launch(module, launcher, values, index):
-        assert index == -1 and values.pop() == STREAM  # which comes last
+    def launch(module, launcher, index, values):
+        *values, stream = values
+        assert index == -1 and stream == STREAM
         given = [
             (tensors[value] if value else None) if parameter.pointer else value
             for parameter, value in zip(launcher.wanted, values, strict=True)
@@ -63,7 +69,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
         module._emulated().call(launcher, given)
 
     monkeypatch.setitem(plans._EMPTY, "cpu", poisoned)
-    monkeypatch.setattr(Module, "launch_on_gpu", launch)
+    monkeypatch.setattr(Module, "start", launch)
     return tensors
 
 
@@ -73,11 +79,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     values, the stream and the card."""
     found: list[tuple] = []
 
-    def launch(module, launcher, values, index):
-        found.append((launcher.name, values[:-1], values[-1], index))
+    def launch(module, launcher, index, values):
+        found.append((launcher.name, list(values[:-1]), values[-1], index))
 
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
-    monkeypatch.setattr(Module, "launch_on_gpu", launch)
+    monkeypatch.setattr(Module, "start", launch)
     return found
 
 
@@ -124,7 +130,7 @@ def test_by_a_plan_the_same(name: str, emulated: dict[int, torch.Tensor]) -> Non
             if isinstance(x, torch.Tensor):
                 torch.testing.assert_close(x, y)
                 assert x._version == before[i] + (i in written)
-    (plan,) = plans._plans.values()
+    (plan,) = kept()
     assert plan is not None and len(plan.launches) == 1
 
 
@@ -139,7 +145,7 @@ def test_what_is_not_kept(emulated: dict[int, torch.Tensor]) -> None:
     for lie in (apart, tables):
         given = (q, pool, pool.clone(), lie, lengths, ends)
         plans.launch(paged_attention_forward, given, "cuda", ())
-    assert [plan is not None for plan in plans._plans.values()] == [False, False, True]
+    assert [plan is not None for plan in kept()] == [False, False, True]
 
 
 def test_a_tensor_given_twice_does_not_decide_for_two(emulated: dict[int, torch.Tensor]) -> None:
@@ -147,12 +153,12 @@ def test_a_tensor_given_twice_does_not_decide_for_two(emulated: dict[int, torch.
     x, y, weight = torch.randn(3, 40), torch.randn(3, 40), torch.randn(40)
     plans.launch(add_rms_norm, (x, x, weight), "cuda", ())
     plans.launch(rms_norm, (x[:0], weight), "cuda", ())
-    assert not plans._plans
+    assert not kept()
     emulated.update({t.data_ptr(): t for t in (x, y, weight)})
     for given in ((x, y, weight), (x, y, weight), (x, x, weight)):  # the last by the plan of two
         got = plans.launch(add_rms_norm, given, "cuda", ())
         torch.testing.assert_close(got, add_rms_norm(*given, backend="reference"))
-    assert len(plans._plans) == 1
+    assert len(kept()) == 1
 
 
 def test_other_arguments_have_other_plans(emulated: dict[int, torch.Tensor]) -> None:
@@ -169,7 +175,7 @@ def test_other_arguments_have_other_plans(emulated: dict[int, torch.Tensor]) -> 
         emulated.update({t.data_ptr(): t for t in given if isinstance(t, torch.Tensor)})
         got = plans.launch(rms_norm, given, "cuda", ())
         torch.testing.assert_close(got, rms_norm(*given, backend="reference"))
-    assert len(plans._plans) == 5  # the same alignment, the same plan
+    assert len(kept()) == 5  # the same alignment, the same plan
     with pytest.raises(ValueError, match="weight must have shape"):
         plans.launch(rms_norm, (x, weight[:3]), "cuda", ())
     past = torch.randn(41)[1:]  # 4 bytes past a multiple of 16
@@ -177,7 +183,7 @@ def test_other_arguments_have_other_plans(emulated: dict[int, torch.Tensor]) -> 
     wide = torch.randn(4, 40, dtype=torch.float64)[:, :40]
     with pytest.raises(TypeError, match="weight must be float64"):
         plans.launch(rms_norm, (wide, weight), "cuda", ())
-    assert len(plans._plans) == 6 and plans._thread.recording is None
+    assert len(kept()) == 6 and plans._thread.recording is None
 
 
 def test_a_plan_holds_no_tensor(launched: list) -> None:
@@ -185,7 +191,7 @@ def test_a_plan_holds_no_tensor(launched: list) -> None:
     held = [weakref.ref(t) for t in (x, weight, rms_norm(x, weight, backend="cuda"))]
     del x, weight
     gc.collect()
-    assert len(plans._plans) == 1 and [ref() for ref in held] == [None] * 3
+    assert len(kept()) == 1 and [ref() for ref in held] == [None] * 3
 
 
 def test_each_call_has_its_own_memory(launched: list) -> None:
@@ -219,7 +225,7 @@ def test_a_plan_launches_on_the_stream_and_card_of_its_call(launched, monkeypatc
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: card[-1])
     monkeypatch.setattr(Module, "_launch", lambda *_: None)  # what it would launch on card 1
     rms_norm(x, weight, backend="cuda")
-    assert len(launched) == 2 and len(plans._plans) == 2  # a plan of its own
+    assert len(launched) == 2 and len(kept()) == 2  # a plan of its own
     rms_norm(x, weight, backend="cuda")
     assert launched[-1][2:] == (9, 1)
 
@@ -262,7 +268,8 @@ def test_a_gradient_is_refused_though_there_is_a_plan(launched: list) -> None:
     assert len(launched) == 1
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            assert not rms_norm(x, wanting, backend="cuda").requires_grad
+            for _ in range(2):  # the first makes a plan of its own
+                assert not rms_norm(x, wanting, backend="cuda").requires_grad
     assert len(launched) == 3
 
 
@@ -307,7 +314,7 @@ def test_there_are_never_more_than_so_many(launched, monkeypatch) -> None:
         assert rms_norm(x, weight, backend="cuda").shape == x.shape
         ((_, values, _, _),) = launched
         assert values[3:5] == [rows, 8]
-        assert len(plans._plans) <= 5
+        assert len(kept()) <= 5
 
 
 def test_threads_record_for_themselves(launched, monkeypatch) -> None:
@@ -329,7 +336,7 @@ def test_threads_record_for_themselves(launched, monkeypatch) -> None:
     silu_and_mul(wide, backend="cuda")
     go_on.set()
     first.join()
-    assert [len(plan.launches) for plan in plans._plans.values()] == [1, 1]
+    assert [len(plan.launches) for plan in kept()] == [1, 1]
     results: dict[int, list[int]] = {}
 
     def many(number: int) -> None:
@@ -348,7 +355,7 @@ def test_threads_record_for_themselves(launched, monkeypatch) -> None:
 def test_a_call_by_a_plan_enters_few_functions(launched, monkeypatch) -> None:
     """Without the launch itself, which is two functions of ctypes and the driver's."""
     most = {"rms_norm": 33, "add_rms_norm": 40, "decode": 56}
-    monkeypatch.setattr(Module, "launch_on_gpu", lambda *_: None)
+    monkeypatch.setattr(Module, "start", lambda *_: None)
     entered = {}
     for name in most:
         operator, arguments = draw(0)[name]
@@ -369,6 +376,7 @@ class TritonKernel:
     """Stands in for a Triton kernel and for its compiled form; notes its launches."""
 
     arg_names = ("x", "out", "size", "BLOCK")
+    function, packed_metadata = "the kernel", "how it was compiled"
 
     def __init__(self) -> None:
         self.launches: list[tuple] = []
@@ -379,6 +387,11 @@ class TritonKernel:
             return self
 
         return run
+
+    def run(self, x, y, z, stream, function, packed_metadata, *rest):
+        assert (function, packed_metadata) == (self.function, self.packed_metadata)
+        assert rest[:3] == (None, None, None)  # no description, no hooks
+        self.launches.append(((x, y, z), rest[3:], stream))
 
 
 @pytest.fixture
@@ -414,6 +427,14 @@ def test_a_launch_of_triton_is_kept_without_its_tensors(triton_operator) -> None
     out = plans.launch(operator, (y, False), "triton", ())
     wanted = ((3, 1, 1), (y.data_ptr(), out.data_ptr(), 4, 8), STREAM)
     assert kernel.launches == [wanted]
+    kernel.run = None  # a hook is told of the launch, as Triton itself does it
+    hook = runtime.triton.knobs.runtime.launch_exit_hook
+    hook.add(print)
+    try:
+        out = plans.launch(operator, (y, False), "triton", ())
+    finally:
+        hook.remove(print)
+    assert kernel.launches == [wanted, (wanted[0], (y.data_ptr(), out.data_ptr(), 4, 8), STREAM)]
 
 
 def test_a_plan_has_the_configuration_that_was_timed(triton_operator, monkeypatch) -> None:
@@ -424,10 +445,10 @@ def test_a_plan_has_the_configuration_that_was_timed(triton_operator, monkeypatc
     plans.launch(operator, (x, False), "triton", ())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     plans.launch(operator, (x, True), "triton", ())
-    assert len(plans._plans) == 1
+    assert len(kept()) == 1
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     plans.launch(operator, (x, True), "triton", ())
-    (plan,) = plans._plans.values()
+    (plan,) = kept()
     assert len(plan.launches) == 1 and len(kernel.launches) == 5
     for large in (True, False):
         plans.launch(operator, (x, large), "triton", ())
@@ -462,7 +483,7 @@ def test_on_a_gpu_the_same(
         for x, y in zip(arguments, wanted, strict=True):
             if isinstance(x, torch.Tensor):
                 torch.testing.assert_close(x, y)
-    assert len([plan for plan in plans._plans.values() if plan is not None]) == 1
+    assert len([plan for plan in kept() if plan is not None]) == 1
 
 
 @pytest.mark.gpu
@@ -481,4 +502,4 @@ def test_on_a_gpu_in_a_graph_and_on_another_stream(monkeypatch: pytest.MonkeyPat
         out.fill_(math.nan)
         graph.replay()
         torch.testing.assert_close(out, rms_norm(x, weight, backend="reference"))
-    assert len([plan for plan in plans._plans.values() if plan is not None]) == 1
+    assert len([plan for plan in kept() if plan is not None]) == 1

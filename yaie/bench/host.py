@@ -64,7 +64,7 @@ def calls(device: str, backend: str) -> dict[str, tuple[Call, Call]]:
 def run(device: str, backend: str = "cuda", launch: bool = True, rounds: int = 9) -> list[dict]:
     """The figures of every operator: CPU µs per call, Python's calls in one, the ratio to torch."""
     results = []
-    nothing = {} if launch else dict.fromkeys(("_launch", "launch_on_gpu"), lambda *_: None)
+    nothing = {} if launch else dict.fromkeys(("_launch", "start"), lambda *_: None)
     with mock.patch.multiple(Module, **nothing) if nothing else nullcontext():
         for name, pair in calls(device, backend).items():
             for call in pair:

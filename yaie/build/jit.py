@@ -202,10 +202,14 @@ class Module:
     def launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
         import torch
 
-        functions = self._on_gpu.get(index) or self._compiled_for(index)
         if torch._C._cuda_getDevice() != index:
             with torch.cuda.device(index):
-                return self.launch_on_gpu(launcher, values, index)
+                return self.start(launcher, index, values)
+        self.start(launcher, index, values)
+
+    def start(self, launcher: Launcher, index: int, values: Sequence[Any]) -> None:
+        """Launch on a card that is the current one."""
+        functions = self._on_gpu.get(index) or self._compiled_for(index)
         if error := functions[launcher.name](launcher.pack(*values)):
             late = _LATE if error in _LASTING else ""
             raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")

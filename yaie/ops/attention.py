@@ -109,12 +109,9 @@ def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tens
 
 
 def check_lengths(
-    num_queries: int,
-    pool_shape: Sequence[int],
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-) -> None:
+    num_queries: int, pool_shape: Sequence[int], block_tables: torch.Tensor,
+    context_lens: torch.Tensor, cu_seqlens: torch.Tensor,
+) -> None:  # fmt: skip
     """Check that queries, contexts, block tables and pools fit each other; CPU tensors only."""
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     counts = [end - start for start, end in pairwise(starts)]

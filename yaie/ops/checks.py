@@ -11,13 +11,9 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def check_tensor(
-    name: str,
-    tensor: torch.Tensor,
-    shape: Sequence[int | str],
-    dtypes: Sequence[torch.dtype],
-    like: torch.Tensor | None = None,
-    contiguous: bool = False,
-) -> None:
+    name: str, tensor: torch.Tensor, shape: Sequence[int | str], dtypes: Sequence[torch.dtype],
+    like: torch.Tensor | None = None, contiguous: bool = False,
+) -> None:  # fmt: skip
     """Check a tensor's rank, sizes, dtype, device and layout.
 
     Args:

@@ -13,14 +13,9 @@ from yaie.ops.registry import AUTO
 
 @operator(lambda *_: None, writes=("key_pool", "value_pool"))
 def reshape_and_cache(
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor,
-    *,
-    backend: str = AUTO,
-) -> None:
+    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor, *, backend: str = AUTO,
+) -> None:  # fmt: skip
     """Write the keys and values of new tokens into their slots.
 
     Args:

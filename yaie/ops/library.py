@@ -18,14 +18,16 @@ from typing import Any
 
 import torch
 from torch import _C
+from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
+from torch.compiler import is_compiling
 from torch.utils._pytree import tree_leaves
 
 from yaie.ops import plans
+from yaie.ops.plans import is_seen
 from yaie.ops.registry import AUTO, changed, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, type(None)})
 
 
 def operator(
@@ -78,8 +80,10 @@ def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable]
         @wraps(function)
         def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
             on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
-            if not on_gpu or named or not changed.isdisjoint(operators) or _is_seen(arguments):
+            if not on_gpu or named or is_compiling() or not changed.isdisjoint(operators):
                 return function(*arguments, backend=backend, **named)
+            if _profiler_enabled() or _C._len_torch_function_stack():
+                return function(*arguments, backend=backend)
             return plans.launch(function, arguments, backend, written)
 
         return call
@@ -111,7 +115,7 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
             increment_version(arguments[i])
 
     def call(*arguments: Any, backend: str = AUTO) -> Any:
-        return (known if _is_seen(arguments) else run)(*arguments, backend=backend)
+        return (known if is_seen(arguments) else run)(*arguments, backend=backend)
 
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)
@@ -137,22 +141,6 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     written = [i for i, kind in enumerate(kinds) if kind is not None and kind.is_write]
     _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     return call
-
-
-def _is_seen(arguments: tuple) -> bool:
-    """Whether torch has to see a call: it is compiled, traced, profiled, transformed or watched by
-    a mode of torch, has arguments other than plain tensors and numbers, or a gradient is wanted."""
-    return bool(
-        torch.compiler.is_compiling()
-        or _C._len_torch_dispatch_stack()
-        or _C._len_torch_function_stack()
-        or _C._get_tracing_state()
-        or torch.autograd._profiler_enabled()
-        or _C._functorch.peek_interpreter_stack()
-        or not _PLAIN.issuperset(map(type, arguments))
-        or (_C.is_grad_enabled() and _C._any_requires_grad(*arguments))
-        or arguments[0].is_meta
-    )
 
 
 # ------------------------------------------------------------------------------------ autograd

@@ -20,13 +20,9 @@ def rms_norm(
 
 @operator(lambda x, residual, weight, eps: (torch.empty_like(x), torch.empty_like(x)))
 def add_rms_norm(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float = 1e-6,
-    *,
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *,
     backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """RMSNorm of x + residual, and the sum; see `reference.norm.add_rms_norm`."""
     check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
     check_tensor("residual", residual, tuple(x.shape), (x.dtype,), like=x, contiguous=True)

@@ -2,9 +2,10 @@
 
 The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
 checked, finds its back end, and is recorded: the memory that it makes, and its launches. Later
-calls make the same memory and start the same launches, on the stream that is current then. A plan
-holds no tensor. A call is kept only if each address that it launched with belongs to an argument or
-to memory that it made: then the result depends on nothing else.
+calls, which torch's own guards tell, make the same memory and start the same launches, on the
+stream that is current then. A plan holds no tensor. A call is kept only if each address that it
+launched with belongs to an argument or to memory that it made: then the result depends on nothing
+else.
 
 A call from Python is planned if its arguments are positional. The model calls torch's operators
 instead (`torch.ops.yaie`), whose launches CUDA graphs record.
@@ -22,15 +23,21 @@ from typing import Any
 import torch
 from torch import _C
 from torch._C._dynamo import guards
+from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
+from torch.compiler import is_compiling
 
-MOST = 4096  # plans kept; when there are more, all are dropped
+MOST, MOST_ALIKE = 4096, 16  # kinds of calls; and plans of each kind: the newest are kept
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+STREAM = object()  # in the place of a stream's handle
 # They make memory of a shape, strides and a dtype on the current card in a third of the time of
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
-_plans: dict[tuple, Plan | None] = {}  # None: a call that cannot be kept
-Start = Callable[[list[Any], int], None]
+_PLAIN = TENSORS | {int, float, bool, type(None)}
+# By operator, back end, first shape and card: the guards, alignments and numbers of calls, and
+# their plans; None is a call that cannot be kept.
+_plans: dict[tuple, list[tuple[guards.TensorGuards, list[int], list[tuple], Plan | None]]] = {}
+Start = Callable[[Sequence[Any]], None]
 
 
 class _Thread(threading.local):
@@ -41,10 +48,11 @@ _thread = _Thread()
 
 
 class Plan:
-    """The launches of a call. Its tensors are the arguments, then those that it makes."""
+    """The launches of a call. Its tensors are those given, then those that it makes."""
 
     def __init__(self, arguments: Sequence[Any], written: Sequence[int]) -> None:
-        self.tensors, self.written = list(arguments), written
+        self.tensors = _tensors(arguments)
+        self.written = [len(_tensors(arguments[:i])) for i in written]
         self.index = arguments[0].get_device()
         self.made: list[Callable[[], torch.Tensor]] = []
         self.launches: list[tuple[Start, list[Any], list[tuple[int, int]]]] = []
@@ -56,37 +64,38 @@ class Plan:
         """Record a launch on the current card.
 
         Args:
-            start: takes values and the handle of a stream, and launches on that stream.
-            values: those of the launch, with addresses in place of tensors.
+            start: takes the values of a launch, and launches.
+            values: those of this one, with addresses in place of tensors, and STREAM.
             addresses: (index, address) of each address in `values`; with None, an address that is
                 not that of one tensor, the call cannot be kept.
         """
-        own = {x.data_ptr(): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
-        places = [(place, own.get(address)) for place, address in addresses]
+        own = {x.data_ptr(): i for i, x in enumerate(self.tensors)}
+        places = [(values.index(STREAM), -1), *[(i, own.get(address)) for i, address in addresses]]
         self.is_whole &= None not in dict(places).values()
         self.launches.append((start, list(values), places))
 
     def finish(self, result: Any) -> Plan | None:
         """The plan, without its tensors, or None if the call cannot be kept."""
-        places = {id(x): i for i, x in enumerate(self.tensors) if type(x) in TENSORS}
+        places = {id(x): i for i, x in enumerate(self.tensors)}
         results = result if isinstance(result, tuple) else (result,)
         found = [places.get(id(x)) for x in results if x is not None]
         self.result = itemgetter(*found) if found else lambda tensors: None
         del self.tensors
         return self if self.is_whole and self.launches and None not in found else None
 
-    def run(self, arguments: Sequence[Any]) -> Any:
+    def run(self, given: Sequence[torch.Tensor], addresses: list[int]) -> Any:
         """Make the memory, launch, and return what the operator returns."""
         if _C._cuda_getDevice() != self.index:
             with torch.cuda.device(self.index):
-                return self.run(arguments)
-        tensors = [*arguments, *[make() for make in self.made]]
-        stream = _C._cuda_getCurrentRawStream(self.index)
+                return self.run(given, addresses)
+        tensors = [*given, *[make() for make in self.made]]
+        addresses += [x.data_ptr() for x in tensors[len(given) :]]
+        addresses.append(_C._cuda_getCurrentRawStream(self.index))
         for start, kept, places in self.launches:
             values = kept.copy()
             for place, which in places:
-                values[place] = tensors[which].data_ptr()
-            start(values, stream)
+                values[place] = addresses[which]
+            start(values)
         for which in self.written:
             increment_version(tensors[which])
         return self.result(tensors)
@@ -123,30 +132,48 @@ def paused() -> Iterator[None]:
         _thread.recording = plan
 
 
+def is_seen(arguments: tuple) -> bool:
+    """Whether torch has to see a call: it is compiled, traced, profiled, transformed or watched by
+    a mode of torch, has arguments other than plain tensors and numbers, or a gradient is wanted."""
+    return bool(
+        is_compiling()
+        or _profiler_enabled()
+        or _C._len_torch_function_stack()
+        or _C._len_torch_dispatch_stack()
+        or _C._get_tracing_state()
+        or _C._functorch.peek_interpreter_stack()
+        or not _PLAIN.issuperset(map(type, arguments))
+        or (_C.is_grad_enabled() and _C._any_requires_grad(*arguments))
+        or arguments[0].is_meta
+    )
+
+
 def launch(
     operator: Callable[..., Any], arguments: tuple, backend: str, written: Sequence[int]
 ) -> Any:
     """Call an operator by its plan; without one, make one if possible.
 
     Args:
-        arguments: tensors, the first on a GPU, and numbers.
+        arguments: the first is a tensor, on a GPU. Torch does not compile or profile the call, nor
+            has it a mode that sees functions: its guards would not notice.
         written: which of them the operator writes into.
     """
-    parts = [operator, backend]
-    for x in arguments:
-        if type(x) in TENSORS:
-            parts += (x.shape, x.stride(), x.dtype, x.get_device(), x.data_ptr() & 15)
-        else:
-            parts += (type(x), x)  # 1, 1.0 and True are equal, but not all are allowed
-    key = tuple(parts)
-    plan = _plans.get(key)
-    if plan is not None:
-        return plan.run(arguments)
+    like = operator, backend, arguments[0].shape, arguments[0].get_device()
+    for guard, low, others, plan in _plans.get(like, ()):
+        tensors = _tensors(arguments) if others else arguments
+        fits = len(tensors) == len(low) and (not others or others == _others(arguments))
+        if fits and guard.check(*tensors):
+            addresses = [x.data_ptr() for x in tensors]
+            if [address & 15 for address in addresses] == low:
+                if plan is None:
+                    return operator(*arguments, backend=backend)
+                return plan.run(tensors, addresses)
     # A plan tells arguments apart by their addresses: an empty tensor has none, and a tensor that
     # is given twice could be two tensors in the next call.
-    addresses = [x.data_ptr() for x in arguments if type(x) in TENSORS]
+    tensors = _tensors(arguments)
+    addresses = [x.data_ptr() for x in tensors]
     is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
-    if key in _plans or recording() or not is_clear:
+    if recording() or is_seen(arguments) or not is_clear:
         return operator(*arguments, backend=backend)
     _thread.recording = plan = Plan(arguments, written)
     try:
@@ -156,5 +183,20 @@ def launch(
     if len(_plans) >= MOST:
         forget()
     if not plan.is_provisional:
-        _plans[key] = plan.finish(result)
+        # Torch's guards tell tensors of the same type, dtype, card, sizes and strides, which the
+        # same modes of torch see, with a gradient wanted or not.
+        guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        low = [address & 15 for address in addresses]
+        known = _plans.setdefault(like, [])
+        known.insert(0, (guard, low, _others(arguments), plan.finish(result)))
+        del known[MOST_ALIKE:]
     return result
+
+
+def _tensors(arguments: Iterable[Any]) -> list[torch.Tensor]:
+    return [x for x in arguments if type(x) in TENSORS]
+
+
+def _others(arguments: Sequence[Any]) -> list[tuple[int, type, Any]]:
+    """The numbers among arguments; 1, 1.0 and True are equal, but not all are allowed."""
+    return [(i, type(x), x) for i, x in enumerate(arguments) if type(x) not in TENSORS]

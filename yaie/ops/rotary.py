@@ -11,13 +11,9 @@ from yaie.ops.registry import AUTO
 
 @operator(lambda x, positions, cos, sin: x.new_empty(x.shape))
 def rotary(
-    x: torch.Tensor,
-    positions: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    *,
+    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *,
     backend: str = AUTO,
-) -> torch.Tensor:
+) -> torch.Tensor:  # fmt: skip
     """Rotate queries or keys by their positions; see `reference.rotary.apply_rotary`.
 
     Args:

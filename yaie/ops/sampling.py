@@ -16,15 +16,9 @@ def one_per_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
 
 @operator(one_per_row)
 def sample(
-    logits: torch.Tensor,
-    temperature: torch.Tensor,
-    top_k: torch.Tensor,
-    top_p: torch.Tensor,
-    min_p: torch.Tensor,
-    uniform: torch.Tensor,
-    *,
-    backend: str = AUTO,
-) -> torch.Tensor:
+    logits: torch.Tensor, temperature: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor,
+    min_p: torch.Tensor, uniform: torch.Tensor, *, backend: str = AUTO,
+) -> torch.Tensor:  # fmt: skip
     """A token for each row of `[rows, size]`; see `reference.sampling.sample`.
 
     Every parameter is a tensor with one number per row, on the device. Values are checked on a CPU
@@ -48,13 +42,9 @@ def check_logits(logits: torch.Tensor) -> None:
 
 
 def check_row(
-    name: str,
-    values: torch.Tensor,
-    dtype: torch.dtype,
-    logits: torch.Tensor,
-    least: float | None,
+    name: str, values: torch.Tensor, dtype: torch.dtype, logits: torch.Tensor, least: float | None,
     most: float | None,
-) -> None:
+) -> None:  # fmt: skip
     """Check a parameter that has a number for each row, from `least` to `most`."""
     check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
     if least is None or not known(values):

@@ -42,12 +42,9 @@ def rotary(
 
 
 def reshape_and_cache(
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
+    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
-) -> None:
+) -> None:  # fmt: skip
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
     size = keys[:1].numel()
     keys, values = padded(keys.flatten(1)), padded(values.flatten(1))
@@ -56,14 +53,9 @@ def reshape_and_cache(
 
 
 def paged_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
     if head_dim % (lanes := call("lanes")):

@@ -114,15 +114,9 @@ def best(*operands: Any) -> State:
 
 
 def launch(
-    file: str | Path,
-    rung: str,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool,
-    scale: float | None,
-    sequences: Sequences,
-) -> State:
+    file: str | Path, rung: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool,
+    scale: float | None, sequences: Sequences,
+) -> State:  # fmt: skip
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
     name = f"flash_{rung}_{'fp8_' * (k.element_size() == 1)}{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]

@@ -11,14 +11,10 @@ from yaie.ops.cuda.launching import call, memory, suffix, token_rows
 
 
 def reshape_and_cache(
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor,
-    file: str | Path = "kv/reshape_and_cache.cu",
+    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor, file: str | Path = "kv/reshape_and_cache.cu",
     name: str = "reshape_and_cache",
-) -> None:
+) -> None:  # fmt: skip
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product.
     `name` is a launcher of `file`."""
     keys, values = token_rows(keys), token_rows(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,8 @@ def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any,
     if not addresses or not launcher.parameters[-1].is_stream:
         plan.is_whole = False
         return
-
-    def start(values: list[Any], stream: int) -> None:
-        values.append(stream)
-        module.launch_on_gpu(launcher, values, plan.index)
-
-    plan.note(start, launcher.values(arguments)[:-1], addresses)
+    start = partial(module.start, launcher, plan.index)
+    plan.note(start, launcher.values(arguments, plans.STREAM), addresses)
 
 
 @cache

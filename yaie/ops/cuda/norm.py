@@ -13,12 +13,9 @@ FILE = "norm/rms_norm.cu"
 
 
 def rms_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float,
-    file: str | Path = FILE,
+    x: torch.Tensor, weight: torch.Tensor, eps: float, file: str | Path = FILE,
     name: str = "rms_norm",
-) -> torch.Tensor:
+) -> torch.Tensor:  # fmt: skip
     """RMSNorm of each row of `[rows, size]`; `name` is a launcher of `file`."""
     out = made(torch.empty_like(x))
     launch(file, name, x.dtype, x, weight, out, *x.shape, eps)

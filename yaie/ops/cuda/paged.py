@@ -163,12 +163,9 @@ RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (one_block, grouped, s
 
 
 def decode(
-    file: str | Path,
-    rung: str,
-    *operands: Any,
-    workspace: Sequence[Any] = (),
+    file: str | Path, rung: str, *operands: Any, workspace: Sequence[Any] = (),
     state: State | None = None,
-) -> State:
+) -> State:  # fmt: skip
     """Launch the rung of a file on the operator's arguments.
 
     Args:
@@ -183,15 +180,10 @@ def decode(
 
 
 def arguments(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor | None,
-    scale: float | None,
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, cu_seqlens: torch.Tensor | None, scale: float | None,
     state: State | None = None,
-) -> tuple[State, list[Any]]:
+) -> tuple[State, list[Any]]:  # fmt: skip
     """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
     tokens, heads, head_dim = q.shape
     q = token_rows(q)

@@ -207,14 +207,9 @@ def _configs(dim: int, element_size: int) -> list[Config]:
 
 @launches(float32_result=1)
 def ragged_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
-    causal: bool,
-    scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor, causal: bool, scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Attention of several sequences that lie end to end; see `reference.attention`."""
     (num_tokens, num_heads, head_dim), num_kv_heads = q.shape, k.shape[1]
     out = q.new_empty(q.shape)

@@ -50,12 +50,9 @@ def reshape_and_cache_kernel(
 
 @launches(computes=False)
 def reshape_and_cache(
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
+    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
-) -> None:
+) -> None:  # fmt: skip
     """Write the keys and values of new tokens into their slots."""
     tokens, num_heads, head_dim = keys.shape
     largest = largest_code(key_pool)

@@ -82,12 +82,9 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @launches()
 def add_rms_norm(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float,
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float,
     kernel: Any = add_rms_norm_kernel,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
     out, total = made(torch.empty_like(x)), made(torch.empty_like(x))
     launch_over_rows("add_rms_norm", kernel, (x, residual, weight, out, total), eps)

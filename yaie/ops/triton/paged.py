@@ -183,14 +183,9 @@ def merge_kernel(
 
 @launches(float32_result=1)
 def paged_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
+    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`."""
     (num_tokens, num_heads, head_dim), num_kv_heads = q.shape, key_pool.shape[2]
     out = made(q.new_empty(q.shape))

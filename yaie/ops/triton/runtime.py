@@ -102,8 +102,8 @@ def num_processors(device: torch.device) -> int:
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
-    compiled kernel than to launch it; a planned call skips the choice, and passes addresses instead
-    of tensors to Triton's launch hooks.
+    compiled kernel, and to describe the launch to hooks, than to launch it. A planned call skips
+    the choice, and without hooks the description; hooks get addresses instead of tensors.
 
     Args:
         arguments: tensors and numbers, for the first of the kernel's parameters.
@@ -114,10 +114,19 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
     if INTERPRETED or plan is None:
         return
     values = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
-    run = compiled[(*grid, 1, 1)[:3]]
-    addresses = {i: x.data_ptr() for i, x in enumerate(values) if isinstance(x, torch.Tensor)}
-    values = [addresses.get(i, x) for i, x in enumerate(values)]
-    plan.note(lambda values, stream: run(*values, stream=stream), values, addresses.items())
+    grid = (*grid, 1, 1)[:3]
+    told, hooks, kept = compiled[grid], triton.knobs.runtime, compiled.packed_metadata
+
+    def start(values: Sequence[Any]) -> None:
+        stream, *rest = values
+        if hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls:
+            told(*rest, stream=stream)
+        else:
+            compiled.run(*grid, stream, compiled.function, kept, None, None, None, *rest)
+
+    addresses = {i: x.data_ptr() for i, x in enumerate(values, 1) if isinstance(x, torch.Tensor)}
+    values = [addresses.get(i, x) for i, x in enumerate(values, 1)]
+    plan.note(start, [plans.STREAM, *values], addresses.items())
 
 
 def fastest(
