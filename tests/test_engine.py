@@ -29,6 +29,7 @@ from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.radix_node import RadixNode
 from yaie.engine.sampling import SamplingKernel
+from yaie.engine.scheduler import Step
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.ops import registry
@@ -529,14 +530,55 @@ def test_a_step_is_launched_before_the_last_ones_tokens_are_known(ahead, model):
     while engine.has_work:
         known = [list(output.new_token_ids) for output in engine.step()]
         seen.append((known, request.num_pending))
-    # The engine does not run ahead of the prompt's step, nor beyond the last token.
+    # The engine does not run ahead beyond the last token.
     assert seen == [
-        ([wanted[:1]], 0),
         ([], 1),
+        ([wanted[:1]], 1),
         ([wanted[1:2]], 1),
         ([wanted[2:3]], 1),
         ([wanted[3:4], wanted[4:]], 0),
     ]
+    check_whole(engine)
+
+
+def test_a_prompt_is_shared_once_its_first_token_is_read(ahead, model):
+    """Until then the same prompt waits, and what is aborted leaves nothing in the cache."""
+    engine = ahead(block_size=4)
+    prompt, params = [5, 6, 7] * 4, greedy(5)
+    engine.add_request(prompt, params, "gone")
+    engine.step()
+    assert engine.requests["gone"].is_unread and engine.cache.num_cached == 0
+    engine.abort("gone")
+    assert engine.cache.num_cached == 0
+    check_whole(engine)
+    engine.add_request(prompt, params, "first")
+    engine.step()
+    engine.add_request(prompt, params, "second")
+    engine.step()  # which reads the first token of "first"
+    assert (engine.cache.num_cached, len(engine.scheduler.waiting)) == (3, 1)
+    outputs = run(engine)
+    assert [outputs[name].metrics.num_cached_tokens for name in ("first", "second")] == [0, 8]
+    wanted = recompute(model, prompt, params)
+    assert [output.token_ids for output in outputs.values()] == [wanted, wanted]
+    check_whole(engine)
+
+
+def test_a_prompt_with_a_nan_is_never_shared(ahead, monkeypatch):
+    engine = ahead(block_size=4)
+    sample = engine.runner.sample
+    monkeypatch.setattr(engine.runner, "sample", lambda logits: sample(logits * float("nan")))
+    told = []
+    for name in ("first", "second"):
+        engine.add_request([5, 6, 7] * 4, greedy(5), name)
+        told += engine.step()
+        assert engine.cache.num_cached == 0
+    while engine.has_work:
+        told += engine.step()
+    assert [(output.request_id, output.finish_reason) for output in told] == [
+        ("first", "error"),
+        ("second", "error"),
+    ]
+    assert engine.cache.num_cached == 0
     check_whole(engine)
 
 
@@ -696,6 +738,36 @@ def test_rows_of_padding_change_nothing(
     used = [graph.shape for graph in runner.graphs if graph.is_used]
     assert {shape.tokens for shape in used if shape.is_decode} >= {8, 16}
     assert max(shape.tokens for shape in used) == min(chunk, largest)
+
+
+def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer, monkeypatch):
+    """Also where two requests generate the same, so that one goes on with the other's blocks."""
+    model = load_model(untied_model, backends={"reshape_and_cache": "cuda"})
+    monkeypatch.setattr(model, "_check", lambda *_: None)
+    engine = make(model, tokenizer, block_size=4, overlap=True)
+    runner, seen = engine.runner, []
+    sizes = graphs.shapes(16, runner.max_blocks, 4, 48)
+    runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
+    write_next = inputs.write_next_tokens
+
+    def compared(fields, last, requests, changed, kv):
+        write_next(fields, last, requests, changed, kv)
+        step = Step(list(requests), {request.request_id: 1 for request in requests})
+        whole = {name: field.copy() for name, field in fields.items()}
+        inputs.write_batch(whole, step, kv, runner.max_num_seqs)
+        for name, field in whole.items():
+            real = slice(len(requests)) if name == "token_ids" else slice(None)
+            assert field[real].tolist() == fields[name][real].tolist(), name
+        seen.append((len(requests), bool(changed.any())))
+
+    monkeypatch.setattr(inputs, "write_next_tokens", compared)
+    for prompt in ([5, 6, 7], [5, 6, 7], [9] * 9):
+        engine.add_request(prompt, greedy(30))
+        for _ in range(9):
+            engine.step()
+    run(engine)
+    assert {count for count, _ in seen} == {1, 2, 3} and any(changed for _, changed in seen)
+    check_whole(engine)
 
 
 @given(data=st.data())

@@ -43,12 +43,9 @@ class Chat:
     """
 
     def __init__(
-        self,
-        llm: LLM,
-        params: SamplingParams,
-        system: str | None = None,
+        self, llm: LLM, params: SamplingParams, system: str | None = None,
         ask: Callable[[str], str] = input,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.llm, self.params, self.ask = llm, params, ask
         self.opening = [{"role": "system", "content": system}] if system else []
         self.messages = list(self.opening)

@@ -54,12 +54,9 @@ class Engine:
     """
 
     def __init__(
-        self,
-        model: Llama,
-        tokenizer: Tokenizer,
-        config: EngineConfig | None = None,
+        self, model: Llama, tokenizer: Tokenizer, config: EngineConfig | None = None,
         parts: Parts | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         config = EngineConfig() if config is None else config
         parts = Parts() if parts is None else parts
         if config.kv_cache_dtype == "fp8":
@@ -122,26 +119,19 @@ class Engine:
     # ------------------------------------------------------------------------ requests
 
     def add_request(
-        self,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        request_id: str | None = None,
-        namespace: str = "",
-    ) -> str:
+        self, prompt_token_ids: Sequence[int], params: SamplingParams | None = None,
+        request_id: str | None = None, namespace: str = "",
+    ) -> str:  # fmt: skip
         """Make a request, queue it, and return its id. Raises as `make_request` and `queue`."""
         request = self.make_request(prompt_token_ids, params, request_id, namespace)
         self.queue(request)
         return request.request_id
 
     def make_request(
-        self,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        request_id: str | None = None,
-        namespace: str = "",
-        prompt_name: str = "prompt",
+        self, prompt_token_ids: Sequence[int], params: SamplingParams | None = None,
+        request_id: str | None = None, namespace: str = "", prompt_name: str = "prompt",
         params_name: str = "params",
-    ) -> Request:
+    ) -> Request:  # fmt: skip
         """A request for `queue`. This is the one place where a prompt is checked; errors call it
         `prompt_name`, and the parameters `params_name`.
 
@@ -273,7 +263,7 @@ class Engine:
         needs_logits = not on_device or any(request.needs_logits for request in ready)
         choose = partial(self._choose, ready, on_device) if needs_logits else None
         launched = self.runner.launch(step, ready, on_device, choose)
-        self.scheduler.advance(step)
+        self.scheduler.advance(step, is_read=not (self.overlap and launched.may_overlap))
         for row, request in enumerate(ready):
             request.expect(row)
         if ready:
@@ -309,9 +299,8 @@ class Engine:
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
 
-        Not after a step with prompts, whose blocks other requests could share before they are known
-        to have no NaN; not if a token has to be chosen on the host; not if a block might have to be
-        taken from a request that is being computed; and not if every request in flight ends.
+        Not if a token has to be chosen on the host; not if a block might have to be taken from a
+        request that is being computed; and not if every request in flight ends.
         """
         if len(self._in_flight) > 1:
             return False
@@ -353,6 +342,9 @@ class Engine:
             text = self._finish(request, "error")
             return StepOutput(request, (), text, (), "error", request.error)
         request.receive(token)
+        if request.is_unread:
+            request.is_unread = False
+            self.scheduler.keep(request, request.num_known_tokens - 1)
         logprobs = () if logprob is None else (logprob,)
         request.logprobs.extend(logprobs)
         if request.metrics.first_token_time is None:

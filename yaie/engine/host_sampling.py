@@ -65,11 +65,9 @@ class LogitEdits:
 
 
 def edit(
-    sampler: SamplingKernel,
-    requests: Sequence[Request],
-    logits: torch.Tensor,
+    sampler: SamplingKernel, requests: Sequence[Request], logits: torch.Tensor,
     eos_token_ids: set[int],
-) -> None:
+) -> None:  # fmt: skip
     """Apply `LogitEdits` to the rows of the requests that ask for some, in place."""
     for row, request in enumerate(requests):
         if not request.edits_logits:

@@ -141,7 +141,9 @@ class Inputs:
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     """The sizes of a step, block tables as wide as the longest."""
     widest = max(len(kv.block_tables[request.request_id]) for request in step.scheduled)
-    scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled)
+    scored = sum(
+        r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled if r.scores_prompt
+    )
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
@@ -153,7 +155,7 @@ def write_batch(
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
     Their keys and values are written nowhere.
     """
-    tokens, positions, slots, logit_rows, scored_rows = [], [], [], [], []
+    tokens, shifts, slots, logit_rows, scored_rows = [], [], [], [], []
     lengths, starts = [], [0]
     sources, tables = fields["sources"], fields["block_tables"]
     sources[:] = np.arange(num_sampled, num_sampled + len(sources))
@@ -161,9 +163,10 @@ def write_batch(
     for i, request in enumerate(step.scheduled):
         start = request.num_computed_tokens
         end = start + step.num_tokens[request.request_id]
-        scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
+        if request.scores_prompt:
+            scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
+        shifts.append(start - len(tokens))
         tokens += request.token_ids[start:end]
-        positions += range(start, end)
         slots += kv.slot_mapping(request.request_id, start, end)
         table = kv.block_tables[request.request_id]
         tables[i, : len(table)] = table
@@ -173,6 +176,7 @@ def write_batch(
             logit_rows.append(len(tokens) - 1)
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
+    positions = np.arange(len(tokens)) + np.repeat(shifts, np.diff(starts)).astype(np.int64)
     ends, padding_lengths = _share_padding(len(tokens), len(sources), len(tables) - len(lengths))
     lengths += padding_lengths
     starts += ends
@@ -182,6 +186,33 @@ def write_batch(
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
     _fill(fields["logit_rows"], logit_rows + scored_rows, 0)
+
+
+def write_next_tokens(
+    fields: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray], requests: Sequence[Request],
+    changed: np.ndarray, kv: KVCacheManager,
+) -> None:  # fmt: skip
+    """As `write_batch`, for requests that decode as in the last step, in the same rows.
+
+    Args:
+        last: the fields of that step.
+        changed: bool `[requests]`, whose blocks may be others than in that step.
+    """
+    for name, field in fields.items():
+        field[:] = last[name]
+    count, size, slots = len(requests), kv.block_size, fields["slot_mapping"]
+    positions = np.array([request.num_computed_tokens for request in requests])
+    slots[:count] += 1
+    changed = changed | (positions % size == 0) | (positions != last["positions"][:count] + 1)
+    for i in changed.nonzero()[0].tolist():
+        request, start = requests[i], int(positions[i])
+        table = kv.block_tables[request.request_id]
+        fields["block_tables"][i, : len(table)] = table
+        slots[i] = kv.slot_mapping(request.request_id, start, start + 1)[0]
+    fields["token_ids"][:count] = PENDING
+    fields["sources"][:count] = [request.row for request in requests]
+    fields["positions"][:count] = positions
+    fields["context_lens"][:count] = positions + 1
 
 
 def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:

@@ -36,12 +36,9 @@ class LLM:
     """
 
     def __init__(
-        self,
-        model: str | Path,
-        *,
-        exercises: bool | str | Sequence[str] | None = None,
+        self, model: str | Path, *, exercises: bool | str | Sequence[str] | None = None,
         **options: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         slow = Timer(1.0, tell, [f"loading {model}; new kernels are compiled, once ..."])
         slow.start()
         try:

@@ -104,12 +104,9 @@ class ParallelEngine(Engine):
 
 @contextmanager
 def together(
-    model_config: ModelConfig,
-    device: torch.device,
-    model: Path,
-    config: EngineConfig,
+    model_config: ModelConfig, device: torch.device, model: Path, config: EngineConfig,
     exercises: bool | str | Sequence[str] | None,
-) -> Iterator[tuple[Ranks | None, Shard]]:
+) -> Iterator[tuple[Ranks | None, Shard]]:  # fmt: skip
     """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
     If torchrun has started that many processes, only rank 0's call returns; the others end with

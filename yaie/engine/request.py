@@ -73,6 +73,8 @@ class Request:
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         num_kept_tokens: how many of its tokens it has put into the radix cache, up to `node`.
+        is_unread: whether its prompt is computed, and its first token not yet read: others may not
+            share the blocks, since only the token tells whether they have a NaN.
         steps_overtaken: steps that admitted a later arrival before it.
         edits: what its parameters change in its logits, made when they first do.
         output_text: the text of the generated tokens, if the engine has given it a tokenizer.
@@ -83,13 +85,10 @@ class Request:
     """
 
     def __init__(
-        self,
-        request_id: str,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        namespace: str = "",
+        self, request_id: str, prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None, namespace: str = "",
         output_text: OutputText | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.request_id = request_id
         self.number = 0
         self.params = params = SamplingParams() if params is None else params
@@ -114,6 +113,7 @@ class Request:
         self.error: str | None = None
         self.node: RadixNode | None = None
         self.num_kept_tokens = 0
+        self.is_unread = False
         self.steps_overtaken = 0
         self.edits: LogitEdits | None = None
         self.metrics = Metrics()
@@ -216,7 +216,8 @@ class Request:
         if self.num_pending:
             del self.token_ids[self.num_known_tokens :]
             self.num_pending = 0
-            self.num_computed_tokens = min(self.num_computed_tokens, len(self.token_ids) - 1)
+            known = self.num_kept_tokens if self.is_unread else len(self.token_ids) - 1
+            self.num_computed_tokens = min(self.num_computed_tokens, known)
 
     def output(self) -> RequestOutput:
         """A copy of what the request has so far; all of it once there is a `finish_reason`."""

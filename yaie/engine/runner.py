@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from yaie.engine import inputs
 from yaie.engine.graphs import Graph, capture, most_sequences, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
 from yaie.engine.kv_cache import KVCacheManager
@@ -38,8 +39,8 @@ class Launched:
 
     Attributes:
         requests: those that get a token, in the order of the rows.
-        may_overlap: whether the next step can be launched before the tokens are read: every
-            request decodes, and its token is in the device's memory.
+        may_overlap: whether the next step can be launched before the tokens are read: they are in
+            the device's memory, and the host has nothing to compute of the logits.
         fetched, done: see `StagingBuffer.fetch`.
         logprobs: of the whole vocabulary, for the requests that ask for some.
     """
@@ -65,13 +66,9 @@ class Runner:
     """
 
     def __init__(
-        self,
-        model: Llama,
-        kv: KVCacheManager,
-        max_num_seqs: int,
-        max_num_tokens: int,
+        self, model: Llama, kv: KVCacheManager, max_num_seqs: int, max_num_tokens: int,
         max_blocks: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.model, self.kv = model, kv
         self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
         device = kv.key_pools[0].device
@@ -86,6 +83,7 @@ class Runner:
         else:
             self._staging = [StagingBuffer(fields)]
         self._inputs = lru_cache(MOST_SHAPES)(lambda shape: Inputs(shape, memory, max_num_seqs))
+        self._laid_out: tuple[Shape | None, list[Request], np.ndarray] = (None, [], np.empty(0))
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self, most_tokens: int) -> None:
@@ -146,12 +144,9 @@ class Runner:
 
     @torch.inference_mode()
     def launch(
-        self,
-        step: Step,
-        ready: Sequence[Request],
-        samples: bool = True,
+        self, step: Step, ready: Sequence[Request], samples: bool = True,
         choose: Choose | None = None,
-    ) -> Launched:
+    ) -> Launched:  # fmt: skip
         """Compute the tokens of a step and choose the next ones, without waiting for them.
 
         Args:
@@ -159,9 +154,9 @@ class Runner:
             choose: called in place of `sample`. It is Python, which no graph can repeat, so then
                 every kernel is launched by itself.
         """
-        may_overlap = choose is None and all(request.is_decoding for request in step.scheduled)
         shape = shape_of(step, ready, self.kv)
-        graphs = self.graphs if choose is None and shape.rows == len(ready) else ()
+        may_overlap = choose is None and shape.rows == len(ready)
+        graphs = self.graphs if may_overlap else ()
         graph = next((graph for graph in graphs if graph.shape.holds(shape)), None)
         tokens, logprobs = torch.empty(0, dtype=torch.int64), {}
         if graph is not None:
@@ -178,8 +173,17 @@ class Runner:
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:
         """Write a step's inputs and bring them to the device."""
         self._staging.reverse()  # the GPU may not have read the other buffer yet
-        fields = self._staging[0].open(shape)
-        write_batch(fields, step, self.kv, self.max_num_seqs)
+        fields, requests = self._staging[0].open(shape), step.scheduled
+        kept = np.array([request.num_kept_tokens for request in requests])
+        is_next = shape.is_decode and self._laid_out[:2] == (shape, requests)
+        if is_next and all(request.num_pending for request in requests):
+            changed = kept != self._laid_out[2]
+            inputs.write_next_tokens(
+                fields, self._staging[-1].fields(shape), requests, changed, self.kv
+            )
+        else:
+            write_batch(fields, step, self.kv, self.max_num_seqs)
+        self._laid_out = shape, requests, kept
         if samples:
             write_sampling(fields, ready)
         self._send(shape)
@@ -205,13 +209,13 @@ class StagingBuffer:
 
     def __init__(self, host: torch.Tensor) -> None:
         self.host = host
-        self._fields = lru_cache(MOST_SHAPES)(
+        self.fields = lru_cache(MOST_SHAPES)(
             lambda shape: {name: view.numpy() for name, view in shape.views(host).items()}
         )
 
     def open(self, shape: Shape) -> dict[str, np.ndarray]:
         """The fields of a step, to be written."""
-        return self._fields(shape)
+        return self.fields(shape)
 
     def send(self, shape: Shape) -> None:
         """Bring what was written to the device."""

@@ -202,15 +202,20 @@ class Scheduler:
         self.running.append(request)
         return True
 
-    def advance(self, step: Step) -> None:
+    def advance(self, step: Step, is_read: bool = True) -> None:
         """Record that the step was computed, and keep the blocks that are full for others to share.
 
-        A prompt's immediately. A generated block once the next token is known: then the step that
+        A prompt's immediately or, if the step's tokens are read later, when its first token is: see
+        `Request.is_unread`. A generated block once the next token is known. Then the step that
         filled it has been read, and had no NaN.
         """
         for request in step.scheduled:
             was_decoding = request.is_decoding
             request.num_computed_tokens += step.num_tokens[request.request_id]
+            if not was_decoding:
+                request.is_unread = not is_read and request.num_new_tokens == 0
+            if request.is_unread:
+                continue
             if not was_decoding:
                 self.keep(request)
             elif request.num_known_tokens - 1 - request.num_kept_tokens >= self.kv.block_size:
@@ -296,7 +301,7 @@ class Scheduler:
         """A tree of the prompts that are being computed."""
         underway = RadixTree(self.kv.block_size)
         for request in self.running:
-            if not request.is_decoding:
+            if request.is_unread or not request.is_decoding:
                 self._note_underway(request, underway)
         return underway
 

@@ -19,12 +19,9 @@ class OutputText:
     """
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        stop: Sequence[str] = (),
-        prompt_token_ids: Sequence[int] = (),
+        self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt_token_ids: Sequence[int] = (),
         min_tokens: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._num_before_stop = min_tokens - 1  # tokens in whose text no stop string is looked for
         self._decoder = StreamDecoder(tokenizer, context=prompt_token_ids[-CONTEXT:])
         self._stop = tuple(stop)
@@ -62,13 +59,15 @@ class OutputText:
             return ""
         self._held += piece
         stops = self._stop if self._num_before_stop <= 0 else ()
+        if not stops:
+            return self._show(len(self._held))
         found = [at for stop in stops if (at := self._held.find(stop)) >= 0]
         if found:
             self.stopped = True
             piece = self._show(min(found))
             self._held = ""
             return piece
-        keep = max((_overlap(self._held, stop) for stop in stops), default=0)
+        keep = max(_overlap(self._held, stop) for stop in stops)
         return self._show(len(self._held) - keep)
 
     def _show(self, length: int) -> str:

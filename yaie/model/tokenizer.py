@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import secrets
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ class Tokenizer:
         eos_token_id: the token that ends a message in the chat template, or None; the model's own
             end tokens, which may be others, are in its configuration.
         special_tokens: their texts by role, such as `{"eos_token": "<|im_end|>"}`.
+        joins_bytes: whether a text is no more than the bytes of its tokens, one after the other.
+        shown_bytes: `(token_id, skip_special_tokens)` -> those that `decode` makes of a token.
         chat_template: the jinja source, or None.
     """
 
@@ -49,6 +53,10 @@ class Tokenizer:
         self.eos_token_id = self.backend.token_to_id(self.special_tokens.get("eos_token", ""))
         self._template = None
         self._is_byte_level = "ByteLevel" in repr(self.backend.decoder)
+        self.joins_bytes = repr(self.backend.decoder).startswith("ByteLevel(")
+        self.shown_bytes = cache(
+            lambda *token: b"" if self.leaves_out(*token) else self.token_bytes(token[0])
+        )
         added = self.backend.get_added_tokens_decoder()
         self._special_ids = {token_id for token_id, token in added.items() if token.special}
         spelled = sorted((added[token].content for token in self._special_ids), key=len)
@@ -174,6 +182,7 @@ class StreamDecoder:
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, context: Sequence[int] = ()
     ):
         self.tokenizer, self.skip_special_tokens = tokenizer, skip_special_tokens
+        self._utf8 = getincrementaldecoder("utf-8")("replace") if tokenizer.joins_bytes else None
         self._ids = list(context)
         if self._decode(self._ids).endswith(BROKEN):  # a character that the answer may complete
             self._ids = []
@@ -183,6 +192,9 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Take in one token; returns the text that is now certain, often empty."""
+        if self._utf8 is not None:
+            shown = self.tokenizer.shown_bytes(token_id, self.skip_special_tokens)
+            return self._utf8.decode(shown)
         # A run of end tokens, which a benchmark ignores, would be decoded again and again.
         if self.tokenizer.leaves_out(token_id, self.skip_special_tokens):
             return ""
@@ -191,6 +203,8 @@ class StreamDecoder:
 
     def flush(self) -> str:
         """The text still held back, at the end of the answer."""
+        if self._utf8 is not None:
+            return self._utf8.decode(b"", final=True)
         return self._emit(hold_back=False)
 
     def _emit(self, hold_back: bool) -> str:

@@ -52,6 +52,7 @@ class Wordless:
     """Stands in for a tokenizer: every token is an x."""
 
     eos_token_id = None
+    joins_bytes = False
 
     def decode(self, token_ids, **_) -> str:
         return "x" * len(token_ids)
