@@ -45,6 +45,32 @@ assert judge.first_failure(found, exercise.load_reference(found)) is None
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
 
 
+@needs_interpreter
+def test_the_quicker_interpreter_replaces_every_function_and_gives_all_of_them_back() -> None:
+    from triton.runtime import interpreter
+
+    packages = (tl, tl.math, tl.tensor, tl.core.tensor_descriptor_base)
+
+    def builtins() -> list[tuple]:
+        every = [(package, name) for package in packages for name in dir(package)]
+        return [place for place in every if tl.core.is_builtin(getattr(*place))]
+
+    before = builtins()
+    for _ in range(2):
+        scope = interpreter._patch_lang(elementwise.add_kernel.fn)
+        inner = interpreter._patch_lang(elementwise.add_kernel.fn)  # of a kernel that it calls
+        assert before and not builtins()
+        inner.restore()
+        scope.restore()
+        assert builtins() == before
+    for dtype in (tl.int1, tl.uint16, tl.bfloat16, tl.float32, tl.pointer_type(tl.float32)):
+        block = tl.block_type(dtype, [8])
+        of_pointers = isinstance(dtype, tl.pointer_type)
+        size = 8 if of_pointers else max(1, dtype.primitive_bitwidth // 8)
+        assert interpreter._get_np_dtype(dtype) == interpreter._get_np_dtype(block)
+        assert interpreter._get_np_dtype(dtype).itemsize == size
+
+
 def verdict(old: str, new: str) -> Verdict:
     """Of the solution with one piece of it replaced."""
     assert old in SOLVED

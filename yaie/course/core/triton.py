@@ -23,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from yaie.course.core.interpreter import quicken
 from yaie.course.core.observe import Found, Observer
 from yaie.ops.interpreter import interpreted  # before Triton, which it may have to configure
 
@@ -53,6 +54,9 @@ if HAS_TRITON:
     import triton.language as tl
     from triton.runtime.errors import InterpreterError
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+
+    if interpreted():
+        quicken()
 else:
     tl = Absent()
     triton = SimpleNamespace(
