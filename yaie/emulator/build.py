@@ -99,6 +99,7 @@ _SOURCES = {
     "core": (
         *("async", "core", "grid", "async_products", "products", "limits", "failure", "team"),
         *("async_barriers", "warp", "boxes", "calls", "engines", "copies", "stacks", "memory"),
+        "tiles",
     ),
     "checker": (
         *("checker", "async_checks", "hooks", "happens", "races", "counters", "host_checks"),

@@ -258,3 +258,23 @@ __global__ void k(const float* x, volatile float* out, int n) {
     //! race?: if (out[1] < mine) out[1] = mine;
 }
 RUN k<<<1, 64, 0, stream>>>(x, out, n);
+
+//: tensor_cores
+// Each lane names a row for ldmatrix, and mma.sync multiplies what all lanes hold.
+//= (out[:32] == 16).all()
+__global__ void k(const float* x, float* out) {
+    __shared__ alignas(16) unsigned rows[128];
+    int t = threadIdx.x;
+    for (int i = t; i < 128; i += 32) rows[i] = 0x3c003c00;  // 1 and 1
+    __syncwarp();
+    //! race @load:
+    unsigned row = (unsigned)__cvta_generic_to_shared(&rows[t * 4]), a[4], b[2];
+    float d[4] = {};
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(b[0]), "=r"(b[1]) : "r"(row));  // @load
+    if (t > 31) return;
+    //! inactive_lane @multiply: if (t > 30) return;
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));  // @multiply
+    out[t] = d[0];
+}
+RUN k<<<1, 32, 0, stream>>>(x, out);

@@ -12,40 +12,6 @@ typedef enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 } __nv_fp8_interpr
 
 namespace emulator {
 
-// A sign bit, `exponent` bits and `fraction` bits. E4M3 has no infinity, and one NaN per sign.
-template <int exponent, int fraction, bool has_infinity>
-struct EightBits {
-    static constexpr int bias = (1 << (exponent - 1)) - 1, dropped = 23 - fraction;
-    static constexpr unsigned char infinity = ((1 << exponent) - 1) << fraction;
-    static constexpr unsigned char largest = has_infinity ? infinity - 1 : 0x7e, nan = 0x7f;
-
-    static unsigned char encode(float value, bool saturate) {
-        unsigned int bits = float_bits(value), sign = (bits >> 24) & 0x80u;
-        bits &= 0x7fffffffu;
-        if (value != value) return (unsigned char)(sign | nan);
-        if (bits < (unsigned int)(128 - bias) << 23) {  // subnormal: a multiple of the smallest
-            const float units = bits_float(bits) * (float)(1 << (bias - 1 + fraction));
-            return (unsigned char)(sign | (unsigned int)nearbyintf(units));
-        }
-        bits += (1u << (dropped - 1)) - 1 + ((bits >> dropped) & 1u);
-        bits = (bits - ((unsigned int)(127 - bias) << 23)) >> dropped;
-        if (bits > largest) bits = saturate ? largest : has_infinity ? infinity : nan;
-        return (unsigned char)(sign | bits);
-    }
-    static float decode(unsigned char code) {
-        const unsigned int sign = (code & 0x80u) << 24, magnitude = code & 0x7fu;
-        if (has_infinity ? magnitude > infinity : magnitude == nan) return bits_float(0x7fffffffu);
-        if (magnitude == infinity && has_infinity) return bits_float(sign | 0x7f800000u);
-        if (magnitude >> fraction == 0) {
-            const float value = (float)magnitude / (float)(1 << (bias - 1 + fraction));
-            return sign ? -value : value;
-        }
-        return bits_float(sign | ((magnitude << dropped) + ((unsigned int)(127 - bias) << 23)));
-    }
-};
-using E4M3 = EightBits<4, 3, false>;
-using E5M2 = EightBits<5, 2, true>;
-
 template <class Format>
 struct Eight {
     __nv_fp8_storage_t __x;

@@ -132,6 +132,7 @@ struct Warp {
     uint32_t alive;    // lanes that have not returned
     uint32_t waiting;  // lanes in a collective
     uint32_t converging;  // lanes that ask which others are active
+    uint64_t gathered[32];  // what each lane gave last, see Collective::gather
 };
 
 // How many places a thread block has among a team's threads: with others, whole warps or warp groups.
@@ -180,6 +181,7 @@ class Core {
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                         int width, const void* site);
+    uint64_t gathered(int lane) const { return warps_[current->linear / 32].gathered[lane]; }
     uint32_t active_lanes(const void* site);
     // Waits in that state until another thread wakes it.
     void suspend(State state, const void* site, const void* awaited = nullptr);
@@ -256,6 +258,8 @@ class Core {
     void release(Gathering& one);
     void try_collective(uint32_t warp, uint32_t mask);
     void evaluate(uint32_t warp, uint32_t lanes);
+    void gather_rows(uint32_t warp, uint32_t lanes);
+    void multiply(uint32_t warp, uint32_t lanes);
     void try_converge(uint32_t warp);
     [[noreturn]] void stuck();
 

@@ -12,6 +12,7 @@
 
 #include "calls.h"
 #include "observer.h"
+#include "tiles.h"
 
 namespace emulator {
 
@@ -312,6 +313,22 @@ uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value
                              int width) {
     return this_core->collective(operation, mask, value, parameter, width,
                                  __builtin_return_address(0));
+}
+
+void emulator_gather(const void* address, int matrices, int transposed) {
+    this_core->collective(Collective::gather, ~0u, (uint64_t)address, matrices, transposed,
+                          __builtin_return_address(0));
+}
+void* emulator_gathered(int lane) { return (void*)this_core->gathered(lane); }
+
+emulator_Registers emulator_multiply(TileProduct product, uint64_t a_low, uint64_t a_high,
+                                     uint64_t b, uint64_t c_low, uint64_t c_high) {
+    LaneTile tile{product, {(uint32_t)a_low, uint32_t(a_low >> 32), (uint32_t)a_high, uint32_t(a_high >> 32)},
+                  {(uint32_t)b, uint32_t(b >> 32)},
+                  {(uint32_t)c_low, uint32_t(c_low >> 32), (uint32_t)c_high, uint32_t(c_high >> 32)}, {}};
+    this_core->collective(Collective::multiply, ~0u, (uint64_t)&tile, 0, 32,
+                          __builtin_return_address(0));
+    return {tile.d[0] | (uint64_t)tile.d[1] << 32, tile.d[2] | (uint64_t)tile.d[3] << 32};
 }
 
 void emulator_fence(int device) {

@@ -3,6 +3,7 @@
 #include "core.h"
 #include "failure.h"
 #include "observer.h"
+#include "tiles.h"
 
 namespace emulator {
 namespace {
@@ -136,14 +137,63 @@ void Core::try_collective(uint32_t warp, uint32_t mask) {
     warps_[warp].waiting &= ~needed;
 }
 
+// Lane l asks for row l % 8 of matrix l / 8 or, transposed, for two rows.
+void Core::gather_rows(uint32_t warp, uint32_t lanes) {
+    Thread* members = &threads[warp * 32];
+    uint32_t giving = 0;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const bool gives = lanes >> lane & 1 && members[lane].operation == Collective::gather;
+        warps_[warp].gathered[lane] = gives ? members[lane].value : undefined;
+        giving |= (gives ? 1u : 0u) << lane;
+    }
+    if (!checking || giving == ~0u) return;
+    for (uint32_t lane : Lanes{giving}) {
+        const Thread& thread = members[lane];
+        const bool transposed = thread.width;
+        for (uint32_t matrix = 0; matrix < (uint32_t)thread.parameter; ++matrix) {
+            const uint32_t first = matrix * 8 + (transposed ? lane % 4 * 2 : lane / 4);
+            for (uint32_t source = first; source <= first + transposed; ++source) {
+                if (!(giving >> source & 1)) observer->inactive_lane(*this, thread, source);
+            }
+        }
+    }
+}
+
+// A lane needs the registers of those with its rows of A, and of those with its columns of B.
+void Core::multiply(uint32_t warp, uint32_t lanes) {
+    Thread* members = &threads[warp * 32];
+    LaneTile* tiles[32] = {};
+    uint32_t giving = 0;
+    for (uint32_t lane : Lanes{lanes}) {
+        if (members[lane].operation != Collective::multiply) continue;
+        tiles[lane] = reinterpret_cast<LaneTile*>(members[lane].value);
+        giving |= 1u << lane;
+    }
+    multiply_tiles(tiles);
+    if (!checking || giving == ~0u) return;
+    for (uint32_t lane : Lanes{giving}) {
+        for (uint32_t other = 0; other < 4; ++other) {
+            const uint32_t row = lane / 4 * 4 + other, column = lane % 4 * 8 + other;
+            for (uint32_t source : {row, column, column + 4}) {
+                if (!(giving >> source & 1)) observer->inactive_lane(*this, members[lane], source);
+            }
+        }
+    }
+}
+
 void Core::evaluate(uint32_t warp, uint32_t lanes) {
     Thread* members = &threads[warp * 32];
     Collective reduced = Collective::none;
     uint64_t common = 0;
+    bool gathers = false, multiplies = false;
     for (uint32_t lane : Lanes{lanes}) {
         Thread& thread = members[lane];
         thread.state = State::ready;
-        if (is_shuffle(thread.operation)) {
+        if (thread.operation == Collective::gather) {
+            gathers = true;
+        } else if (thread.operation == Collective::multiply) {
+            multiplies = true;
+        } else if (is_shuffle(thread.operation)) {
             const uint32_t source = source_lane(thread);
             const bool present = lanes >> source & 1;
             thread.result = present ? members[source].value : undefined;
@@ -158,6 +208,8 @@ void Core::evaluate(uint32_t warp, uint32_t lanes) {
             thread.result = common;
         }
     }
+    if (gathers) gather_rows(warp, lanes);
+    if (multiplies) multiply(warp, lanes);
 }
 
 }  // namespace emulator

@@ -29,7 +29,12 @@ struct Launch {
 enum class Collective : int {
     none, sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, any, all, ballot, match_any,
     match_all, add, min_signed, max_signed, min_unsigned, max_unsigned, bit_and, bit_or, bit_xor,
+    gather, multiply,
 };
+
+// mma.sync for 16 rows and 8 columns: the types of the elements, and the registers of B.
+enum class Element : uint8_t { f16, bf16, tf32, s8, u8, e4m3, e5m2, f32, s32 };
+struct TileProduct { Element a, b, c; uint8_t of_b; };
 
 enum class Vote : int { none, by_count, by_and, by_or };  // what a barrier returns
 
@@ -53,6 +58,13 @@ int emulator_launch(const emulator::Launch* launch);
 int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
+// All lanes give an address, and get those of the lanes that `ldmatrix` or `stmatrix` asks for.
+void emulator_gather(const void* address, int matrices, int transposed);
+void* emulator_gathered(int lane);
+// Two registers of 32 bits in each number, the first in its lower half.
+typedef struct emulator_Registers { uint64_t low, high; } emulator_Registers;
+emulator_Registers emulator_multiply(emulator::TileProduct product, uint64_t a_low, uint64_t a_high,
+                                     uint64_t b, uint64_t c_low, uint64_t c_high);
 uint32_t emulator_active_lanes(void);
 void emulator_sync_team(int of_grid);  // or of the cluster
 // The extent of a cluster; an address in another thread block of it; whose shared memory one is in;

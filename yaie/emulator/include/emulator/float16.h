@@ -2,67 +2,11 @@
 // which gives the same bits as the GPU's own 16-bit instructions.
 #pragma once
 
-#include <math.h>
-#include <string.h>
-
+#include "formats.h"
 #include "math.h"
 #include "vector_types.h"
 
 namespace emulator {
-
-inline unsigned int float_bits(float value) {
-    unsigned int bits;
-    memcpy(&bits, &value, 4);
-    return bits;
-}
-inline float bits_float(unsigned int bits) {
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-// To float, rounded to odd, so that a second rounding to 16 bits gives the correct result.
-inline float to_odd(double value) {
-    float nearest = (float)value;
-    if ((double)nearest == value || value != value || isinf(nearest)) return nearest;
-    unsigned int bits = float_bits(nearest);
-    if (fabs((double)nearest) > fabs(value)) --bits;
-    return bits_float(bits | 1u);
-}
-
-struct HalfFormat {  // IEEE binary16: 5 bits of exponent, 10 of fraction
-    static unsigned short encode(float value) {
-        unsigned int bits = float_bits(value), sign = (bits >> 16) & 0x8000u;
-        bits &= 0x7fffffffu;
-        if (bits > 0x7f800000u) return 0x7fff;
-        if (bits >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);  // 65520 and above
-        if (bits < 0x38800000u) {  // below 2^-14: the fraction counts units of 2^-24
-            float units = bits_float(bits) * 16777216.0f;
-            return (unsigned short)(sign | (unsigned int)nearbyintf(units));
-        }
-        bits += 0xfffu + ((bits >> 13) & 1u);
-        return (unsigned short)(sign | ((bits - 0x38000000u) >> 13));
-    }
-    static float decode(unsigned short half) {
-        unsigned int sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u;
-        unsigned int fraction = half & 0x3ffu;
-        if (exponent == 31) return bits_float(sign | 0x7f800000u | (fraction << 13));
-        if (exponent == 0) {
-            float value = (float)fraction * (1.0f / 16777216.0f);
-            return sign ? -value : value;
-        }
-        return bits_float(sign | ((exponent + 112) << 23) | (fraction << 13));
-    }
-};
-
-struct BrainFormat {  // bfloat16: the upper half of a float
-    static unsigned short encode(float value) {
-        unsigned int bits = float_bits(value);
-        if (value != value) return 0x7fff;
-        return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-    }
-    static float decode(unsigned short brain) { return bits_float((unsigned int)brain << 16); }
-};
 
 // An operator of one number or of a pair, the assignment that goes with it, and the function.
 #define EMULATOR_OPERATOR(T, sign, name, result)                                              \

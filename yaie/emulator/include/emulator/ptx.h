@@ -244,9 +244,10 @@ template <bool transposed, class... Registers>
 EMULATOR_INLINE void each_matrix(const void* row, bool stores, Registers&... registers) {
     const unsigned me = lane();
     int matrix = 0;
+    emulator_gather(row, sizeof...(registers), transposed);
     auto next = [&](uint64_t& held) __attribute__((always_inline)) {
         auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
-            return (uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
+            return (uint16_t*)emulator_gathered(matrix * 8 + (int)wanted);
         };
         if (transposed) {
             uint16_t* low = of_row(me % 4 * 2) + me / 4;
@@ -271,47 +272,34 @@ EMULATOR_INLINE void stmatrix(void* row, Values... values) {
     each_matrix<transposed>(row, true, values...);
 }
 
-struct Tf32 {  // a float of which the last 13 bits do not count
-    uint32_t held;
-    operator double() const { return as<float>(held & ~0x1fffu); }
-};
-template <class T> double element(T x) { return (double)x; }
-inline double element(__half x) { return (float)x; }
-inline double element(__nv_bfloat16 x) { return (float)x; }
+struct Tf32 {};
+template <class T> constexpr Element element = Element::f32;
+template <> constexpr Element element<__half> = Element::f16;
+template <> constexpr Element element<__nv_bfloat16> = Element::bf16;
+template <> constexpr Element element<Tf32> = Element::tf32;
+template <> constexpr Element element<int8_t> = Element::s8;
+template <> constexpr Element element<uint8_t> = Element::u8;
+template <> constexpr Element element<__nv_fp8_e4m3> = Element::e4m3;
+template <> constexpr Element element<__nv_fp8_e5m2> = Element::e5m2;
+template <> constexpr Element element<int32_t> = Element::s32;
 
-// d = a b + c for tiles of 16 rows and 8 columns. With group = lane / 4 and member = lane % 4, a lane
-// holds of A rows `group` and `group` + 8, of B column `group`, and of C columns 2 × member and the
-// next, as the PTX ISA draws it. Products are exact, and a sum is rounded once.
+// Registers `first` and the next in one number; 0 for those that are not there.
+template <size_t count>
+EMULATOR_INLINE uint64_t two(const uint64_t (&from)[count], size_t first) {
+    const uint64_t low = first < count ? (uint32_t)from[first] : 0;
+    return low | (first + 1 < count ? from[first + 1] << 32 : 0);
+}
+
+// d = a b + c for tiles of 16 rows and 8 columns.
 template <class A, class B, class C, size_t of_d, size_t of_a, size_t of_b, size_t of_c>
 EMULATOR_INLINE void mma(uint64_t (&d)[of_d], const uint64_t (&a)[of_a], const uint64_t (&b)[of_b],
                          const uint64_t (&c)[of_c]) {
-    constexpr int packed = 4 / sizeof(A);
-    const int group = (int)lane() / 4, member = (int)lane() % 4;
-    double sums[4] = {};
-    auto elements = [](auto kind, uint32_t held, double (&to)[packed]) {
-        decltype(kind) values[packed];
-        memcpy(values, &held, 4);
-        for (int i = 0; i < packed; ++i) to[i] = element(values[i]);
-    };
-    for (int other = 0; other < 4; ++other) {  // the lanes of a group share the columns of A
-        for (size_t k = 0; k < of_b; ++k) {
-            double rows[2][packed], columns[2][packed];
-            for (int i = 0; i < 2; ++i) {
-                const uint32_t row = (uint32_t)a[2 * k + i], column = (uint32_t)b[k];
-                elements(A{}, __shfl_sync(~0u, row, group * 4 + other), rows[i]);
-                elements(B{}, __shfl_sync(~0u, column, (member * 2 + i) * 4 + other), columns[i]);
-            }
-            for (int i = 0; i < 4; ++i) {
-                for (int e = 0; e < packed; ++e) sums[i] += rows[i / 2][e] * columns[i % 2][e];
-            }
-        }
-    }
-    constexpr size_t per_register = 4 / of_c;
-    for (size_t i = 0; i < 4; ++i) {
-        const uint64_t held = c[i / per_register] >> (32 / per_register * (i % per_register) % 32);
-        const C sum = C(element(as<C>(held)) + sums[i]);
-        if (per_register == 1 || i % 2 == 0) d[i / per_register] = bits(sum);
-        else d[i / per_register] |= bits(sum) << 16;
+    static_assert(of_a == 2 * of_b && of_b <= 2 && of_c <= 4 && of_d == of_c, "no such mma.sync");
+    const emulator_Registers made =
+        emulator_multiply({element<A>, element<B>, element<C>, of_b}, two(a, 0), two(a, 2),
+                          two(b, 0), two(c, 0), two(c, 2));
+    for (size_t i = 0; i < of_d; ++i) {
+        d[i] = (uint32_t)((i < 2 ? made.low : made.high) >> i % 2 * 32);
     }
 }
 
