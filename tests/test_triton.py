@@ -99,9 +99,9 @@ FAR = 1 << 30  # elements from one head to the next: the third is beyond what 32
 
 
 def far_apart(*shape: int) -> torch.Tensor:
-    """Heads of one token in memory that is never touched between them."""
-    memory = torch.empty(2 * FAR + 64, dtype=torch.float16, device=DEVICE)
-    return memory.as_strided(shape, (64, FAR, 1)).copy_(draw(*shape))
+    """Heads of one token in memory that is never touched between them, as `empty` would be here."""
+    memory = torch.empty_strided(shape, (64, FAR, 1), dtype=torch.float16, device=DEVICE)
+    return memory.copy_(draw(*shape))
 
 
 @pytest.mark.parametrize("operator", ["rotary", "paged_attention", "reshape_and_cache"])
