@@ -169,6 +169,7 @@ def build(
         return _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
 
     target = named(code)
+    torch = bool(re.search(r"#include <(?:torch|ATen|c10)/", code))
     if launches and not target.exists():
         wanted = " || ".join(f"number == {number}u" for number in sorted(launches))
         head, rest = code.split("\n", 1)
@@ -176,7 +177,7 @@ def build(
         target = named(code)
 
     def compile_in(folder: Path) -> Path:
-        search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
+        search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked, torch)]
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
@@ -199,8 +200,8 @@ def build(
         built = build_once(target, compile_in)
         for part in shared:
             part.result()
-    if built.fresh and not _precompiled(checked):  # for the next one, while this one runs
-        threading.Thread(target=precompile, args=(checked,)).start()
+    if built.fresh and not _precompiled(checked, torch):  # for the next one, while this one runs
+        threading.Thread(target=precompile, args=(checked, torch)).start()
     if note.exists():
         for row in note.read_text().splitlines():
             line, _, text = row.partition(" ")
@@ -237,15 +238,19 @@ def build_runtime(part: str) -> Path:
     return build_once(_folder() / name, compile_in).path
 
 
-def precompile(checked: bool) -> None:
+def precompile(checked: bool, torch: bool = False) -> None:
     """Compile what every kernel includes, so that it is parsed once and not for each kernel.
+
+    Args:
+        torch: with what replaces torch's headers, which are most of what a binding takes.
 
     Nothing needs it: no error is raised.
     """
-    header = _prelude(checked)
+    header = _prelude(checked, torch)
 
     def compile_in(folder: Path) -> Path:
-        header.write_text(f'#include "{INCLUDE / "cuda_runtime.h"}"\n')
+        included = ["cuda_runtime.h", *["emulator/torch.h"] * torch]
+        header.write_text("".join(f'#include "{INCLUDE / name}"\n' for name in included))
         options = [*_options(checked), f"-I{INCLUDE}"]
         run_compiler([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
         return folder / "prelude.gch"
@@ -254,16 +259,16 @@ def precompile(checked: bool) -> None:
         build_once(header.with_name(f"{header.name}.gch"), compile_in)
 
 
-def _precompiled(checked: bool) -> list[str]:
+def _precompiled(checked: bool, torch: bool) -> list[str]:
     """Options that take the precompiled header, if there is one yet."""
-    header = _prelude(checked)
+    header = _prelude(checked, torch)
     return ["-include", str(header)] if header.with_name(f"{header.name}.gch").exists() else []
 
 
 @cache
-def _prelude(checked: bool) -> Path:
+def _prelude(checked: bool, torch: bool) -> Path:
     key = content_hash(str(INCLUDE), _headers(), compiler_version(), str(_options(checked)))
-    return _folder() / f"prelude-{key}.h"
+    return _folder() / f"prelude-{'torch-' * torch}{key}.h"
 
 
 def _options(checked: bool) -> list[str]:
