@@ -182,10 +182,8 @@ def build(
         unit.write_text(code)
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
         said = run_compiler([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
-        run_compiler(
-            [*_LINK, _EXIT, *(_WRAP if checked else ()), str(folder / "unit.o"), *_OF_C]
-            + ["-o", str(built)]
-        )
+        linked = [*_LINK, _EXIT, *(_WRAP if checked else ()), str(folder / "unit.o"), *_OF_C]
+        run_compiler([*linked, "-o", str(built)])
         if "__shared__" in code and (
             problem := too_much(shared_arrays(built, checked), source, path)
         ):
