@@ -5,7 +5,9 @@ Closed loops first: both answer the same prompts, alternately, and their answers
 texts may differ where two tokens are equally likely, so the record says how many are equal. Then
 open loops (`--arrivals`): requests arrive at parts of the highest rate at which the closed loops
 were answered, for a given time, in several runs with other arrivals. The clients are divided among
-several processes, since one process would be slower than the server.
+several processes, since one process would be slower than the server. With `--apart` they have half
+of the processor's cores and what they measure the other half, as if they were on another machine:
+a core that two of them share is slower for each.
 
     python -m yaie.course.author.gpu.served --arrivals 0.5 0.7 0.9 --output served.json
 """
@@ -13,6 +15,7 @@ several processes, since one process would be slower than the server.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import time
@@ -81,6 +84,18 @@ class Clients:
         ]
 
 
+def halves() -> tuple[set[int], set[int]]:
+    """The processors of this process, as Linux numbers them, in two parts that share no core."""
+    cores: dict[str, set[int]] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        cores.setdefault((topology / "thread_siblings_list").read_text(), set()).add(cpu)
+    if len(cores) < 2:
+        raise ValueError("--apart needs two cores, got one")
+    parts = list(cores.values())
+    return set().union(*parts[: len(parts) // 2]), set().union(*parts[len(parts) // 2 :])
+
+
 def merged(parts: Sequence[list]) -> list:
     """What was dealt out one by one, in its order again."""
     count, each = sum(map(len, parts)), len(parts)
@@ -89,7 +104,8 @@ def merged(parts: Sequence[list]) -> list:
 
 def run(
     model: str, clients: Sequence[int], requests: int, rounds: int, arrivals: Sequence[float],
-    seconds: float, runs: int, device: str, workers: int, output: Path | None = None,
+    seconds: float, runs: int, device: str, workers: int, apart: bool = False,
+    output: Path | None = None,
 ) -> dict:  # fmt: skip
     """Measure engine and server alternately, then the server under independent clients; the record
     is saved after each number of clients and each rate.
@@ -99,11 +115,17 @@ def run(
         arrivals: rates of open loops, as parts of the highest rate of the closed ones.
         seconds, runs: how long requests arrive in one run of an open loop, and runs at each rate.
         workers: the processes among which the clients are divided.
+        apart: whether these have other cores than the engine and the server.
     """
+    on_cores = {}
+    if apart:
+        own, theirs = halves()
+        os.sched_setaffinity(0, own)  # the server's processes inherit it
+        on_cores = {"initializer": os.sched_setaffinity, "initargs": (0, theirs)}
     where = choose_device(device)
     options = ["--gpu-memory-utilization", "0.8"] if where.type == "cuda" else []
     record = head(where) | {"model": model_name(model), "prompt": PROMPT, "output": OUTPUT}
-    record |= {"workers": workers, "rows": [], "arrivals": []}
+    record |= {"workers": workers, "apart": apart, "rows": [], "arrivals": []}
     llm = LLM(model, device=str(where), **({"gpu_memory_utilization": 0.4} if options else {}))
     encode = llm.tokenizer.encode
 
@@ -114,7 +136,7 @@ def run(
 
     with (
         serving(model, ["--device", str(where), *options]) as server,
-        ProcessPoolExecutor(workers, get_context("spawn")) as pool,
+        ProcessPoolExecutor(workers, get_context("spawn"), **on_cores) as pool,
     ):
         everyone = Clients(server, pool, workers)
         for at_once in clients:
@@ -204,5 +226,6 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=3, help="at each rate")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--apart", action="store_true", help="clients on other cores (Linux)")
     parser.add_argument("--output", type=files.output_path)
     run(**vars(parser.parse_args()))
