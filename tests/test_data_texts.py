@@ -563,6 +563,35 @@ def test_the_text_names_the_figures_of_its_data(number, figures):
     assert not missing, f"notebook {number} does not name {missing}, which its data give"
 
 
+def test_the_changelog_names_the_figures_of_its_data():
+    text = " ".join((DATA.parents[1] / "CHANGELOG.md").read_text().split())
+    calls = json.loads((DATA / "22_operator_calls_h100.json").read_text())["cuda"]
+    us = {row["operator"]: row["us"] for row in calls}
+    (now,) = json.loads((DATA / "28_served_64_h100.json").read_text())["rows"]
+    (before,) = (
+        row
+        for row in json.loads((DATA / "28_served_h100.json").read_text())["rows"]
+        if row["clients"] == now["clients"]
+    )
+    rates = [
+        row[f"{who} tokens_per_second"] for row in (now, before) for who in ("server", "engine")
+    ]
+    said = [
+        "takes {:.1f} µs of the host (torch's own {:.1f})".format(
+            us["rms_norm"], calls[0]["torch_us"]
+        ),
+        f"`silu_and_mul` {us['silu_and_mul']:.1f}, `add_rms_norm` {us['add_rms_norm']:.1f} and",
+        f"paged attention {us['paged_attention']:.1f} through CUDA",
+        "get {:,} tokens/s from the server and {:,} from the engine".format(
+            *(round(rate, -2) for rate in map(int, rates[:2]))
+        ),
+        "(before: {:,} and {:,})".format(*(round(rate, -2) for rate in map(int, rates[2:]))),
+        f"{now['tokens_per_second ratio']:.2f} of it",
+        f"{now['itl_p99 ratio']:.2f} times the engine's (before: {before['itl_p99 ratio']:.2f})",
+    ]
+    assert not [figure for figure in said if figure not in text]
+
+
 def test_the_docs_name_the_figures_of_their_data():
     pages = (DATA.parents[1] / "docs").glob("*.md")
     text = " ".join(" ".join(page.read_text() for page in pages).split())

@@ -80,7 +80,8 @@ def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable]
         @wraps(function)
         def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
             on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
-            if not on_gpu or named or is_compiling() or not changed.isdisjoint(operators):
+            is_changed = changed and not changed.isdisjoint(operators)
+            if not on_gpu or named or is_compiling() or is_changed:
                 return function(*arguments, backend=backend, **named)
             if _profiler_enabled() or _C._len_torch_function_stack():
                 return function(*arguments, backend=backend)
