@@ -101,6 +101,12 @@ def warm_python() -> Iterator[None]:
         yield
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The exercises' mistakes last: they are dealt out one exercise at a time, those of the last
+    notebooks take a few seconds each, and so the workers end together."""
+    items.sort(key=lambda item: item.path.stem == "test_course_mistakes")
+
+
 class ByModule(LoadScopeScheduling):
     """`--dist=loadscope`, by module: its tests share what they build; of the tests that run for
     every exercise, those of one exercise; of those in a browser, that of the web site apart.
