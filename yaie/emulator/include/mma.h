@@ -5,6 +5,23 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
+namespace emulator {
+
+// Each lane gives 8 bytes of its fragment, and takes those of others.
+template <class T>
+EMULATOR_INLINE void exchange(const T* elements) {
+    uint64_t held;
+    memcpy(&held, elements, 8);
+    emulator_gather(held, 0, 0);
+}
+template <class T, size_t count>
+EMULATOR_INLINE void taken(T (&elements)[count], int lane) {
+    const uint64_t held = emulator_gathered(lane);
+    memcpy(elements, &held, 8);
+}
+
+}  // namespace emulator
+
 namespace nvcuda {
 namespace wmma {
 
@@ -65,13 +82,25 @@ EMULATOR_INLINE void mma_sync(fragment<accumulator, 16, 16, 16, C>& d,
                               const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,
                               const fragment<matrix_b, 16, 16, 16, T, LayoutB>& b,
                               const fragment<accumulator, 16, 16, 16, C>& c) {
-    int row = threadIdx.x % 32 / 2, half = threadIdx.x % 2;
-    double sums[8];
+    const int row = threadIdx.x % 32 / 2, half = threadIdx.x % 2;
+    constexpr int each = 8 / sizeof(T);  // elements that are exchanged together
+    double factors[16], sums[8];
     for (int i = 0; i < 8; ++i) sums[i] = (float)c.x[i];
-    for (int k = 0; k < 16; ++k) {
-        float a_value = __shfl_sync(~0u, a.x[k % 8], row * 2 + k / 8);
-        for (int i = 0; i < 8; ++i)
-            sums[i] += (double)a_value * (float)__shfl_sync(~0u, b.x[i], k * 2 + half);
+    for (int first = 0; first < 8; first += each) {
+        T held[each];
+        emulator::exchange(a.x + first);
+        for (int lane = 0; lane < 2; ++lane) {
+            emulator::taken(held, row * 2 + lane);
+            for (int e = 0; e < each; ++e) factors[lane * 8 + first + e] = (float)held[e];
+        }
+    }
+    for (int first = 0; first < 8; first += each) {
+        T held[each];
+        emulator::exchange(b.x + first);
+        for (int k = 0; k < 16; ++k) {
+            emulator::taken(held, k * 2 + half);
+            for (int e = 0; e < each; ++e) sums[first + e] += factors[k] * (float)held[e];
+        }
     }
     for (int i = 0; i < 8; ++i) d.x[i] = C((float)sums[i]);
 }

@@ -315,11 +315,11 @@ uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value
                                  __builtin_return_address(0));
 }
 
-void emulator_gather(const void* address, int matrices, int transposed) {
-    this_core->collective(Collective::gather, ~0u, (uint64_t)address, matrices, transposed,
+void emulator_gather(uint64_t value, int matrices, int transposed) {
+    this_core->collective(Collective::gather, ~0u, value, matrices, transposed,
                           __builtin_return_address(0));
 }
-void* emulator_gathered(int lane) { return (void*)this_core->gathered(lane); }
+uint64_t emulator_gathered(int lane) { return this_core->gathered(lane); }
 
 emulator_Registers emulator_multiply(TileProduct product, uint64_t a_low, uint64_t a_high,
                                      uint64_t b, uint64_t c_low, uint64_t c_high) {

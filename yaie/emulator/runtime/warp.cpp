@@ -137,7 +137,7 @@ void Core::try_collective(uint32_t warp, uint32_t mask) {
     warps_[warp].waiting &= ~needed;
 }
 
-// Lane l asks for row l % 8 of matrix l / 8 or, transposed, for two rows.
+// A lane asks for those of all or, with matrices, for a row of each or, transposed, for two.
 void Core::gather_rows(uint32_t warp, uint32_t lanes) {
     Thread* members = &threads[warp * 32];
     uint32_t giving = 0;
@@ -150,6 +150,9 @@ void Core::gather_rows(uint32_t warp, uint32_t lanes) {
     for (uint32_t lane : Lanes{giving}) {
         const Thread& thread = members[lane];
         const bool transposed = thread.width;
+        for (uint32_t source : Lanes{thread.parameter ? 0 : ~giving}) {
+            observer->inactive_lane(*this, thread, source);
+        }
         for (uint32_t matrix = 0; matrix < (uint32_t)thread.parameter; ++matrix) {
             const uint32_t first = matrix * 8 + (transposed ? lane % 4 * 2 : lane / 4);
             for (uint32_t source = first; source <= first + transposed; ++source) {

@@ -58,9 +58,10 @@ int emulator_launch(const emulator::Launch* launch);
 int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
-// All lanes give an address, and get those of the lanes that `ldmatrix` or `stmatrix` asks for.
-void emulator_gather(const void* address, int matrices, int transposed);
-void* emulator_gathered(int lane);
+// All lanes give a value, and may take what others gave until the next time: with `matrices`, the
+// addresses that ldmatrix and stmatrix need.
+void emulator_gather(uint64_t value, int matrices, int transposed);
+uint64_t emulator_gathered(int lane);
 // Two registers of 32 bits in each number, the first in its lower half.
 typedef struct emulator_Registers { uint64_t low, high; } emulator_Registers;
 emulator_Registers emulator_multiply(emulator::TileProduct product, uint64_t a_low, uint64_t a_high,

@@ -244,7 +244,7 @@ template <bool transposed, class... Registers>
 EMULATOR_INLINE void each_matrix(const void* row, bool stores, Registers&... registers) {
     const unsigned me = lane();
     int matrix = 0;
-    emulator_gather(row, sizeof...(registers), transposed);
+    emulator_gather((uint64_t)row, sizeof...(registers), transposed);
     auto next = [&](uint64_t& held) __attribute__((always_inline)) {
         auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
             return (uint16_t*)emulator_gathered(matrix * 8 + (int)wanted);
