@@ -36,6 +36,15 @@ def line_of(text: str) -> int:
     return 1 + SOLVED[: SOLVED.index(text)].count("\n")
 
 
+def test_an_edited_header_is_seen(tmp_path) -> None:
+    source = '#include "how_many.cuh"\n' + SOLVED.replace("out[i] = x", "out[i] = MANY * x")
+    x, out = torch.ones(4), torch.empty(4)
+    for many in (2, 3):
+        (tmp_path / "how_many.cuh").write_text(f"#define MANY {many}\n")
+        cuda.module_of(source, tmp_path / "sum.cu").vector_add_scalar_f32(x, x, out, 4)
+        assert out.tolist() == [many + 1] * 4
+
+
 def test_what_does_not_compile_is_told_in_the_learners_lines() -> None:
     launch, call = line_of("vector_add<<<"), "vector_add<<<thread_blocks, THREADS, 0, stream>>>(x"
     for old, new, words in [

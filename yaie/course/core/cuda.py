@@ -155,10 +155,23 @@ def compiled(path: Path, checked: bool = False) -> Module:
     return module_of(read_source(path), path, checked)
 
 
-@lru_cache(maxsize=128)
 def module_of(source: str, path: Path, checked: bool = False) -> Module:
-    """The kernels of `source`, in place of the text of the file; built once for each text. Headers
-    are read then: a process does not see later edits of csrc/*.cuh."""
+    """The kernels of `source`, in place of the text of the file; built once for each text of it and
+    of the headers that it includes."""
+    from yaie.emulator.rewrite import read_source
+
+    return _module(source, path, checked, *map(read_source, _headers(source, path, checked)))
+
+
+@lru_cache(maxsize=128)
+def _headers(source: str, path: Path, checked: bool) -> tuple[Path, ...]:
+    from yaie.emulator.rewrite import rewrite  # which keeps its parts for the module to come
+
+    return rewrite(source, path, checked).files[1:]
+
+
+@lru_cache(maxsize=128)
+def _module(source: str, path: Path, checked: bool, *headers: str) -> Module:
     from yaie.emulator import Module
 
     return Module(source, path, checked, apart=True)

@@ -151,9 +151,10 @@ def draw_head_groups(
 # ---------------------------------------------------------------------------------- rotary
 
 
-def draw_rotary(
-    cos: Any, sin: Any, num_dials: int = 6, num_arrows: int = 8, at: Place | None = None
-) -> Figure:
+DIALS, ARROWS = 6, 8  # pairs and positions that are shown so, at most
+
+
+def draw_rotary(cos: Any, sin: Any, at: Place | None = None) -> Figure:
     """Draw rotary tables: how far each pair of dimensions turns as the position grows.
 
     Above, one dial for some of the pairs, with one arrow for each position. Below, the angle of
@@ -161,13 +162,12 @@ def draw_rotary(
 
     Args:
         cos, sin: `[positions, pairs]`, for example a learner's tables.
-        num_dials, num_arrows: pairs and positions to show as dials and arrows, at most.
     """
     cos, sin = style.numbers(cos, "cos", 2), style.numbers(sin, "sin", 2)
     if cos.shape != sin.shape:
         raise ValueError(f"cos and sin must have one shape, got {cos.shape} and {sin.shape}")
     num_positions, num_pairs = cos.shape
-    num_dials, num_arrows = min(num_dials, num_pairs), min(num_arrows, num_positions)
+    num_dials, num_arrows = min(DIALS, num_pairs), min(ARROWS, num_positions)
     page = Page(style.WIDTH, 4.75, at)
     pitch = (page.width - 2 * MARGIN) / max(num_dials, 4)
     radius = min(0.62, pitch * 0.42)

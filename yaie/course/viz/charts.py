@@ -183,7 +183,6 @@ def draw_tile_bytes(
     counted: Mapping[int, int],
     curves: Mapping[str, Mapping[int, float]],
     levels: Mapping[str, float],
-    xlabel: str = "queries in a tile",
     at: Place | None = None,
 ) -> Figure:
     """Draw counted bytes, formulas and constants, both scales log.
@@ -197,7 +196,7 @@ def draw_tile_bytes(
     shown = {"counted": sorted(counted.items())}
     shown |= {name: [(size, y) for size in sorted(counted)] for name, y in levels.items()}
     formulas = {name: sorted(points.items()) for name, points in curves.items()}
-    title = "bytes read and written"
+    title, xlabel = "bytes read and written", "queries in a tile"
     chart = Chart(title, xlabel, "", shown, formulas, log_x=True, log_y=True)
     return draw_charts([chart], at=at)
 

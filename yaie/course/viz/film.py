@@ -41,7 +41,6 @@ def film_strip(
     draw: Draw,
     titles: Sequence[str] | None = None,
     frames: Sequence[int] | None = None,
-    width: float = WIDTH,
 ) -> Figure:
     """Draw several states side by side, as many in a row as fit.
 
@@ -50,7 +49,6 @@ def film_strip(
         draw: the picture of one state.
         titles: one for each state.
         frames: which states to show; all by default.
-        width: of the figure, in inches; more if a single panel is wider.
     """
     check_states(states, titles)
     chosen = list(range(len(states))) if frames is None else list(frames)
@@ -58,8 +56,8 @@ def film_strip(
         raise ValueError(f"frames must be one or more of 0 to {len(states) - 1}, got {chosen}")
     panels = [partial(draw_frame, states, draw, index) for index in chosen]
     if titles is None:
-        return compose(panels, width=width)
-    return compose(panels, [(str(i + 1), titles[i]) for i in chosen], width)
+        return compose(panels)
+    return compose(panels, [(str(i + 1), titles[i]) for i in chosen])
 
 
 def compose(

@@ -311,9 +311,9 @@ def _busy(works: Sequence[Work]) -> float:
 
 
 def _clock(
-    names: Iterable[str], end: float, lane: float, unit: str, words: str, at: Place | None
+    names: Iterable[str], end: float, lane: float, words: str, at: Place | None
 ) -> tuple[Page, Grid]:
-    """A page with a lane for each name and a scale of time from 0 to `end` below them."""
+    """A page with a lane for each name and a scale from 0 to `end` seconds below them."""
     names, left = list(names), 1.5
     page = Page(style.WIDTH, 0.4 + lane * len(names) + 0.45, at)
     grid = page.grid(left, 0.4, (style.WIDTH - left - 0.35) / (end or 1.0), lane)
@@ -322,7 +322,7 @@ def _clock(
         grid.name(row, name)
     bottom = grid.y(len(names)) + 0.06
     page.plot([left, grid.x(end)], [bottom] * 2, color=style.FAINT, lw=0.8)
-    _scale(grid, bottom + 0.16, end or 1.0, unit)
+    _scale(grid, bottom + 0.16, end or 1.0, "s")
     return page, grid
 
 
@@ -332,18 +332,17 @@ def _strokes(grid: Grid, row: int, times: Iterable[float], color: str) -> None:
         grid.ax.plot([grid.x(time)] * 2, ends, color=color, lw=1.3)
 
 
-def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None = None) -> Figure:
+def draw_requests(traces: Mapping[str, Any], at: Place | None = None) -> Figure:
     """Draw a lane for each request: its time to first token as a bar, its tokens as strokes.
 
     Args:
-        traces: name -> anything with `due` and `tokens`, on one clock.
-        unit: of that clock.
+        traces: name -> anything with `due` and `tokens`, in seconds on one clock.
     """
     style.check_some(traces, "traces")
     start = min(trace.due for trace in traces.values())
     end = max(trace.tokens[-1] for trace in traces.values()) - start
     words = "pale: waiting for the first token; strokes: tokens"
-    page, grid = _clock(traces, end, 0.34, unit, words, at)
+    page, grid = _clock(traces, end, 0.34, words, at)
     indices = style.name_colors(traces)
     for row, (name, trace) in enumerate(traces.items()):
         color = style.series_color(indices[name])
@@ -353,28 +352,26 @@ def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None =
         page.plot(xs, ys, color=style.tint(color, 0.5), lw=1.0)
         _strokes(grid, row, tokens, color)
         page.say(
-            f"{name}: due at {style.digits(due)} {unit}, first token at "
+            f"{name}: due at {style.digits(due)} s, first token at "
             f"{style.digits(tokens[0])}, the last of {len(tokens)} at {style.digits(tokens[-1])}"
         )
     return page.figure
 
 
-def draw_arrivals(
-    arrivals: Mapping[str, Sequence[float]], unit: str = "s", at: Place | None = None
-) -> Figure:
+def draw_arrivals(arrivals: Mapping[str, Sequence[float]], at: Place | None = None) -> Figure:
     """Draw a lane for each way to arrive, a stroke for each arrival.
 
     Args:
-        arrivals: name -> ascending times from 0.
+        arrivals: name -> ascending seconds from 0.
     """
     found = {name: times for name, times in arrivals.items() if len(times)}
     style.check_some(found, "arrivals")
     end = max(times[-1] for times in found.values())
-    page, grid = _clock(arrivals, end, 0.44, unit, "each stroke is a request", at)
+    page, grid = _clock(arrivals, end, 0.44, "each stroke is a request", at)
     for row, times in enumerate(arrivals.values()):
         _strokes(grid, row, times, style.series_color(row))
     each = (
-        f"{name}: {len(times)}, the last at {style.digits(times[-1])} {unit}"
+        f"{name}: {len(times)}, the last at {style.digits(times[-1])} s"
         for name, times in found.items()
     )
     page.say(f"Requests that arrive: {'; '.join(each)}")

@@ -197,16 +197,15 @@ def digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def trend(points: Sequence[tuple[float, float]], unit: str = "") -> str:
+def trend(points: Sequence[tuple[float, float]]) -> str:
     """Say where a curve begins and ends, and what lies highest and lowest between."""
     if not points:
         return "no points"
-    unit = f" {unit}" if unit else ""
     (x0, y0), (x1, y1) = points[0], points[-1]
-    words = f"{digits(y0)}{unit} at {digits(x0)}"
+    words = f"{digits(y0)} at {digits(x0)}"
     if len(points) == 1:
         return words
-    words = f"from {words} to {digits(y1)}{unit} at {digits(x1)}"
+    words = f"from {words} to {digits(y1)} at {digits(x1)}"
     (low_x, low), (high_x, high) = (f(points, key=lambda point: point[1]) for f in (min, max))
     if high > max(y0, y1):
         words += f", at most {digits(high)} at {digits(high_x)}"

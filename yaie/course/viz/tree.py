@@ -19,6 +19,7 @@ TAG_COLORS = {
 }
 MARGIN = 0.12
 CAPTION = 0.3
+MOST_NODES = 30  # that are drawn
 MOST_SAID = 24  # nodes that are described with their children
 DASHES = (0, (3, 2))
 
@@ -27,23 +28,21 @@ def draw_tree(
     state: TreeState,
     previous: TreeState | None = None,
     width: float = style.WIDTH,
-    max_nodes: int = 30,
     at: Place | None = None,
 ) -> Figure:
     """Draw a tree from left to right, as the text reads.
 
     Each box is a node: the text of its tokens, how many they are, when it was last used, its
     locks, its values, the requests that pass it. What changed since `previous`, and what a match
-    found, carries a colored word.
+    found, carries a colored word. Beyond `MOST_NODES`, the leaves used longest ago are counted
+    instead of drawn.
 
     Args:
         width: inches that the picture must fit in; long labels are broken and shortened for it.
-        max_nodes: beyond this, the leaves used longest ago are counted instead of drawn.
     """
     full, marks = compare(state, previous)
-    boxes, tree_width, tree_height = lay_out(
-        _make_boxes(full, marks), width - 2 * MARGIN, max_nodes
-    )
+    boxes = _make_boxes(full, marks)
+    boxes, tree_width, tree_height = lay_out(boxes, width - 2 * MARGIN, MOST_NODES)
     caption = _caption(state, any(box.note for box in boxes))
     content = max(tree_width, style.text_width(caption, style.SMALL))
     page = Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
