@@ -6,8 +6,6 @@ import random
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from integer_kernels import check_launches
 from launches import captured, each_device, gpu_only, ints, starts
 
@@ -166,23 +164,6 @@ def test_launchers(name: str, device: str) -> None:
             lambda inputs, out, sizes=sizes: (*inputs, *out, *sizes),
             device,
         )
-
-
-tokens = st.lists(st.integers(0, 2), max_size=12)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.integers(1, 3))
-def test_any_tree_and_prompts(known: Prompts, prompts: Prompts, block_size: int) -> None:
-    tree = tree_of(known, block_size)
-    flat = flatten(tree)
-    found = [
-        [x.tolist() for x in match_prefixes(flat, *ragged(prompts), 12, backend=backend)]
-        for backend in ("reference", "cuda")
-    ]
-    assert found[0] == found[1]
-    assert found[0][0] == [tree.match_length(prompt) for prompt in prompts]
-    assert (found[0][0], found[0][2]) == wanted(tree, prompts, 12)
 
 
 def test_a_node_with_many_children() -> None:

@@ -25,21 +25,6 @@ def by_definition(tokens, num_draft, longest, shortest):
     return []
 
 
-@pytest.mark.parametrize(
-    ("tokens", "found"),
-    [
-        ([1, 2, 3, 9, 1, 2], [3, 9, 1, 2]),
-        ([1, 2, 3, 4], []),
-        ([5, 1, 5, 2, 5], [2, 5]),
-        ([7, 7, 7], [7]),
-        ([1], []),
-        ([], []),
-    ],
-)
-def test_prompt_lookup(tokens, found):
-    assert prompt_lookup(tokens, num_draft=4, longest=2) == found
-
-
 def test_prompt_lookup_at_random():
     draw = random.Random(0)
     for _ in range(300):
