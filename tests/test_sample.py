@@ -15,6 +15,7 @@ from functools import partial
 
 import pytest
 import torch
+from launches import each_device, each_dtype
 from oracles import EXAMPLE, FILTERED, check_frequencies, chi_square_p
 
 from yaie.build import jit
@@ -29,20 +30,7 @@ from yaie.ops.sampling import sample
 INF = math.inf
 LAST = 1 - 2**-53  # the largest uniform number
 DRAWN = 2**-31.95  # of the largest probability: less is never drawn
-DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
 VOCABULARIES = (1, 2, 31, 33, 383, 1000, 2049, 4099)
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-        ],
-    ),
-]
-each_device = pytest.mark.parametrize("device", DEVICES)
-each_dtype = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 SETTINGS = [  # temperature, top_k, top_p, min_p
     *((1.0, 0, 1.0, 0.0), (0.0, 0, 1.0, 0.0), (0.7, 50, 0.9, 0.0), (1.5, 3, 1.0, 0.0)),
     *((1.0, 0, 0.5, 0.0), (2.0, 0, 0.95, 0.02), (1.0, 0, 1.0, 0.3), (0.3, 1, 0.9, 0.5)),
@@ -107,7 +95,7 @@ def away_from_edges(logits: torch.Tensor, setting: tuple, slack: float = 1e-5) -
 
 @pytest.mark.parametrize("backend", ["cuda", "reference"])
 @each_device
-@each_dtype
+@each_dtype()
 @pytest.mark.parametrize("size", VOCABULARIES)
 def test_a_number_is_in_the_share_of_its_token(size, dtype, device, backend) -> None:
     """0 draws the first token that is kept, the largest number the last."""
@@ -282,7 +270,7 @@ def test_uniform_numbers_are_uniform() -> None:
 
 
 @each_device
-@each_dtype
+@each_dtype()
 def test_gumbel_equals_the_reference(dtype: torch.dtype, device: str) -> None:
     seeds = torch.tensor([0, -1, 2**40 + 7, 5, 5, 6, 2**63 - 1])
     steps = torch.tensor([0, 3, 2**33, 1, 2, 1, -1])
@@ -372,7 +360,7 @@ def run_sample(module, logits, rows, uniform) -> torch.Tensor:
     return tokens
 
 
-@each_dtype
+@each_dtype()
 @pytest.mark.parametrize("size", [33, 400, 2500])
 def test_same_tokens_in_any_order_and_clean(size: int, dtype: torch.dtype) -> None:
     logits = normal(len(SETTINGS), size, dtype)
@@ -386,7 +374,7 @@ def test_same_tokens_in_any_order_and_clean(size: int, dtype: torch.dtype) -> No
             assert torch.equal(run_sample(plain, logits, SETTINGS, 0.6), tokens)
 
 
-@each_dtype
+@each_dtype()
 def test_any_alignment(dtype: torch.dtype) -> None:
     module = jit.load("sampling/sample.cu", checked=True)
     for size in (3, 64, 101):
@@ -399,7 +387,7 @@ def test_any_alignment(dtype: torch.dtype) -> None:
         assert module.report.clean, module.report
 
 
-@each_dtype
+@each_dtype()
 def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
     module = jit.load("sampling/gumbel.cu", checked=True)
     for size, blocks, threads in ((1, 1, 32), (33, 2, 64), (100, 3, 96)):
@@ -411,7 +399,7 @@ def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
         assert torch.equal(tokens, seeded.gumbel_sample(logits, torch.ones(4), seeds, seeds))
 
 
-@each_dtype
+@each_dtype()
 @pytest.mark.parametrize("size", [1, 31, 33, 96, 500])
 def test_softmax_stats(size: int, dtype: torch.dtype) -> None:
     """Maximum and sum of rows far from zero, and of rows with nothing in them."""
@@ -437,7 +425,7 @@ def test_softmax_stats(size: int, dtype: torch.dtype) -> None:
     torch.testing.assert_close(total[some].double(), wanted, rtol=1e-5, atol=0)
 
 
-@each_dtype
+@each_dtype()
 @pytest.mark.parametrize("size", [1, 31, 257, 3000])
 def test_threshold_of_top_p(size: int, dtype: torch.dtype) -> None:
     x = normal(6, size, dtype)
@@ -465,7 +453,7 @@ def test_threshold_of_top_p(size: int, dtype: torch.dtype) -> None:
             assert abs(above[r] - wanted) <= 2 * size
 
 
-@each_dtype
+@each_dtype()
 @pytest.mark.parametrize("size", [0, 1, 127, 1000, 5000])
 def test_privatised_histogram(size: int, dtype: torch.dtype) -> None:
     """The bins that a sort of the distinct values by their keys gives."""
