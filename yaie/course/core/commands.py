@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.syntax import Syntax
-from rich.table import Table
 
 from yaie.course.core import progress, render, tell
 from yaie.course.core.exercise import learner_path
@@ -20,6 +16,9 @@ from yaie.course.core.paths import ROOT, exercises_dir
 from yaie.course.core.picture import draw
 from yaie.course.core.verdict import Verdict, judge
 from yaie.course.core.watch import Watch, keys
+
+if TYPE_CHECKING:  # rich would take every command 40 ms, and `yaie serve` 3 MB
+    from rich.table import Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The course's exercises.")
 
@@ -78,6 +77,9 @@ def solution(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
 ) -> None:
     """Show the reference solution."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
     exercise = _one(exercise_id)
     left = len(exercise.hints) - progress.hints_taken(exercise)
     if left and not yes:
@@ -115,6 +117,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show how far you are, and which exercise comes next."""
+    from rich.console import Console
+
     chosen = None if which is None else set(_chosen(which))
     judged = [(exercise, judge(exercise)) for exercise in exercises()]
     open_ones = [e for e, v in judged if v.state != "passes"]
@@ -196,6 +200,8 @@ def _save_picture(exercise: Exercise, verdict: Verdict, path: Path) -> None:
 
 
 def _by_notebook(judged: list[tuple[Exercise, Verdict]]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for heading in ("notebook", "", "passed", "begun"):
         table.add_column(heading, no_wrap=heading != "begun")
@@ -209,6 +215,9 @@ def _by_notebook(judged: list[tuple[Exercise, Verdict]]) -> Table:
 
 
 def _table(judged: list[tuple[Exercise, Verdict]]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for heading in ("notebook", "", "exercise", "state", "hints"):
         table.add_column(heading, no_wrap=heading != "exercise")
