@@ -179,9 +179,9 @@ def main(
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
         engine = start_engine(model, EngineConfig(**options), exercises)
+        loop.prepare(engine)
         gc.freeze()  # what is there stays, and need not be looked through
         return_freed_memory(libraries=True)
-        loop.prepare(engine)
     except BaseException as error:
         loop.tell(error)
         sys.exit(1)
