@@ -151,6 +151,36 @@ def test_a_stream_of_any_tokens_equals_decoding_them_at_once(tiny, ids, skip):
     assert "".join(stream(tiny, ids, skip_special_tokens=skip)) == tiny.decode(ids, skip)
 
 
+@pytest.fixture(scope="module")
+def decoders(tiny_model):
+    """A tokenizer with two added tokens, and the same one without what encodes."""
+    whole, lean = Tokenizer(tiny_model), Tokenizer(tiny_model)
+    for one in (whole, lean):
+        assert one.backend.add_tokens(["ü b", "\u0120x"]) == 2
+    lean.forget_encoding()
+    assert lean.backend is None
+    return whole, lean
+
+
+@given(ids=st.lists(st.integers(0, 390)), skip=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_a_tokenizer_that_only_decodes_decodes_the_same(decoders, ids, skip):
+    whole, lean = decoders
+    assert lean.decode(ids, skip) == whole.decode(ids, skip)
+    pieces = [StreamDecoder(one, skip) for one in decoders]
+    for token in ids:
+        assert lean.leaves_out(token, skip) == whole.leaves_out(token, skip)
+        assert lean.token_bytes(token) == whole.token_bytes(token)
+        assert pieces[0].push(token) == pieces[1].push(token)
+    assert pieces[0].flush() == pieces[1].flush()
+
+
+def test_only_a_tokenizer_of_bytes_can_forget_how_to_encode(spaces):
+    ids = spaces.encode("Hello wörld")
+    spaces.forget_encoding()
+    assert spaces.encode(spaces.decode(ids)) == ids
+
+
 @given(text=st.text(st.sampled_from("Helo wrdé😀日\n ") | st.characters(codec="utf-8")))
 @settings(deadline=None)
 def test_the_same_where_spaces_depend_on_what_came_before(spaces, text):

@@ -25,13 +25,8 @@ from yaie.model.manifest import GGUF_FILE, sha256, write_manifest
 NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
 HUB_FILES = [
     "*.safetensors",  # but consolidated.safetensors, Mistral's second copy of the weights
-    "*.safetensors.index.json",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
+    *("*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer.json"),
+    *("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
 ]
 
 
