@@ -3,8 +3,9 @@
 Each engine is a process of its own, which waits for its turn: so neither's threads or memory are
 the other's. llama.cpp comes with the package llama-cpp-python, in this Python or in the one that
 YAIE_PEER_PYTHON names; the course does not need it. Both choose greedily, and their tokens are
-compared. Beside the times stand the memory of `yaie serve` and of a process of llama.cpp with room
-for as many tokens, and how far the format of the weights moves the model from float32.
+compared. Beside the times stand the memory of `yaie serve`, of a process of llama.cpp and of
+llama.cpp's server, each with room for as many tokens, and how far the format of the weights moves
+the model from float32.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PEER_PYTHON = os.environ.get("YAIE_PEER_PYTHON", sys.executable)
 Prompts = list[list[int]]
 CASES = {  # prompts, tokens of each, tokens of each answer
     "1 stream": (1, 16, 64),
@@ -30,6 +32,7 @@ CASES = {  # prompts, tokens of each, tokens of each answer
     "first token of 2,048": (1, 2048, 1),
 }
 CONTEXT = 4096  # tokens for which there is room in both caches when memory is compared
+WORDS = ("the", "of", "and", "to", "in", "is", "that", "for", "it", "as")  # a token each
 SECTIONS = ("speed", "memory", "rounding")
 GGUF_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
@@ -59,16 +62,18 @@ def run(
         raise ValueError(f"only must name some of {', '.join(SECTIONS)}, got {min(unknown)!r}")
     folder, measured, results = find_model(model), {}, []
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch, "model.gguf")
-        write_gguf(folder, path, GGUF_NAMES.get(dtype, dtype.upper()))
-        theirs = os.environ.get("YAIE_PEER_PYTHON", sys.executable)
+        path, kind = Path(scratch, "model.gguf"), GGUF_NAMES.get(dtype, dtype.upper())
+        write_gguf(folder, path, kind)
         engines = {
             "yaie": Engine(sys.executable, "-m", __name__, "yaie", str(folder), dtype),
-            "llama.cpp": Engine(theirs, __file__, "llama.cpp", str(path), dtype),
+            "llama.cpp": Engine(PEER_PYTHON, __file__, "llama.cpp", str(path), dtype),
         }
         try:
             if "memory" in wanted:
-                measured["memory_mb"] = memory_of(folder, dtype, engines["llama.cpp"])
+                served = Path(scratch, "served.gguf")
+                write_gguf(folder, served, kind, has_vocabulary=True)
+                found = memory_of(folder, dtype, engines["llama.cpp"], served)
+                measured["memory_mb"] = about() | found
             for case, (count, length, answer) in CASES.items() if "speed" in wanted else ():
                 prompts = [[5 + (7 * i + 3 * n) % 400 for i in range(length)] for n in range(count)]
                 taken: dict[str, list[dict]] = {name: [] for name in engines}
@@ -88,30 +93,35 @@ def run(
 
 
 def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict[str, Any]:
-    """What was measured, with its date and machine, beside what `output` has already."""
-    import torch
-
-    from yaie.bench.machine import describe
-
+    """What was measured, beside what `output` has already. Times have their date and machine, which
+    need not be those of the memory."""
     path = None if output is None else Path(output)
     record = json.loads(path.read_text()) if path is not None and path.exists() else {}
-    about = {"date": time.strftime("%Y-%m-%d"), "machine": describe(torch.device("cpu"))}
     record = {"benchmark": "peer"} | record
-    record[name] = record.get(name, {}) | about | measured
+    record[name] = record.get(name, {}) | (about() if "results" in measured else {}) | measured
     if path is not None:
         path.write_text(json.dumps(record, indent=1) + "\n")
     return record
 
 
-def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, float]]:
-    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one.
-    "engine" is the RSS of the server's engine process: the other engine has no HTTP either."""
-    from yaie.bench.process import family, serving
+def about() -> dict[str, Any]:
+    """The date and the machine of a measurement."""
+    import torch
 
-    prompts, found = [[9 + 5 * i + n for i in range(100)] for n in range(8)], {}
-    options = ["--dtype", dtype, "--device", "cpu", "--num-blocks", str(CONTEXT // 16)]
-    with serving(str(folder), options) as server:
-        for prompt in prompts:
+    from yaie.bench.machine import describe
+
+    return {"date": time.strftime("%Y-%m-%d"), "machine": describe(torch.device("cpu"))}
+
+
+def memory_of(folder: Path, dtype: str, other: Engine, peer: Path) -> dict[str, dict[str, float]]:
+    """RSS and PSS in MB after 8 prompts, one by one: of `yaie serve`, of another engine, and of
+    llama.cpp's server with the model `peer`, a GGUF file with a vocabulary. "engine" is the RSS of
+    our server's engine process: the other engine has no HTTP either."""
+    from yaie.bench.process import Server, family, running, serving
+
+    def ask(server: Server) -> dict[str, float]:
+        for n in range(8):
+            prompt = "".join(f" {WORDS[(n + i * i) % len(WORDS)]}" for i in range(100))
             asked = {"model": server.name, "prompt": prompt, "max_tokens": 16, "temperature": 0}
             request = urllib.request.Request(
                 f"{server.url}/v1/completions",
@@ -119,15 +129,33 @@ def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, fl
                 {"Content-Type": "application/json"},
             )
             urllib.request.urlopen(request).read()
-        found["yaie serve"] = resident_mb(server.pid)
+        return resident_mb(server.pid)
+
+    found = {}
+    options = ["--dtype", dtype, "--device", "cpu", "--num-blocks", str(CONTEXT // 16)]
+    with serving(str(folder), options) as server:
+        found["yaie serve"] = ask(server)
         found["yaie serve"]["engine"] = round(max(family(server.pid).values()) / 2**20, 1)
-    for prompt in prompts:
-        other.ask([prompt], 16)
+    for n in range(8):
+        other.ask([[9 + 5 * i + n for i in range(100)]], 16)
     found["llama.cpp"] = resident_mb(other.process.pid)
+    with running(server_of(peer), r"running on (?P<url>http://\S+)") as server:
+        found["llama.cpp's server"] = ask(server)
     for name, mb in found.items():
         told = ", ".join(f"{what.upper()} {size:.0f} MB" for what, size in mb.items())
-        print(f"{dtype:9} memory of {name:10} {told}")
+        print(f"{dtype:9} memory of {name:18} {told}")
     return found
+
+
+def server_of(path: Path) -> list[str]:
+    """The command that starts llama.cpp's server, which needs `pip install
+    llama-cpp-python[server]`. It keeps logits of no prompt, and weights in the mapped file."""
+    options = {"model": path, "port": 0, "n_ctx": CONTEXT, "logits_all": False, "use_mlock": False}
+    options |= {"verbose": False} | dict.fromkeys(
+        ("n_threads", "n_threads_batch"), len(os.sched_getaffinity(0))
+    )
+    flags = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    return [PEER_PYTHON, "-m", "llama_cpp.server", *flags]
 
 
 def resident_mb(pid: int) -> dict[str, float]:
@@ -270,14 +298,16 @@ def _answer_as_llama(path: str, _: str) -> Any:
     return answer
 
 
-def write_gguf(folder: Path, path: Path, kind: str) -> None:
-    """A model folder as a GGUF file without a vocabulary, its matrices in a format such as F16."""
+def write_gguf(folder: Path, path: Path, kind: str, has_vocabulary: bool = False) -> None:
+    """A model folder as a GGUF file, its matrices in a format such as F16. The vocabulary is that
+    of the GGUF file that the folder came from, or none."""
     import gguf
     import numpy as np
     from safetensors.torch import load_file
 
     from yaie.model.config import ModelConfig
-    from yaie.model.gguf import LAYER_TENSORS, TENSORS
+    from yaie.model.gguf import LAYER_TENSORS, TENSORS, open_gguf
+    from yaie.model.manifest import GGUF_FILE
 
     config, form = ModelConfig.from_folder(folder), gguf.GGMLQuantizationType[kind]
     writer = gguf.GGUFWriter(path, "llama")
@@ -291,7 +321,13 @@ def write_gguf(folder: Path, path: Path, kind: str) -> None:
     writer.add_rope_freq_base(config.rope_theta)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("no_vocab")
+    fields = open_gguf(folder / GGUF_FILE).fields if has_vocabulary else {}
+    for name, field in fields.items():
+        if name.startswith("tokenizer."):
+            of = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], of)
+    if not has_vocabulary:
+        writer.add_tokenizer_model("no_vocab")
     parts = {theirs: ours for ours, theirs in (LAYER_TENSORS | TENSORS).items()}
     for file in sorted(folder.glob("*.safetensors")):
         for name, tensor in load_file(file).items():

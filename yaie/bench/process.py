@@ -1,4 +1,4 @@
-"""`yaie serve` as a process that belongs to a benchmark."""
+"""A server as a process that belongs to a benchmark: `yaie serve`, or another engine's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Server:
 
     Attributes:
         url: its address, without /v1.
-        name: what requests call its model.
+        name: what requests call its model; empty if it takes any name.
         pid: of its process; None if it was not started here.
     """
 
@@ -32,14 +32,25 @@ class Server:
 
 @contextmanager
 def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Start `yaie serve` on a free port of this machine, and end it afterwards. After an error the
-    last 20 lines that it printed are shown.
+    """Start `yaie serve` on a free port of this machine, and end it afterwards: see `running`."""
+    command = [sys.executable, "-m", "yaie", "serve", str(model), "--port", "0", *options]
+    with running(command, r"serving (?P<name>.*) at (?P<url>http://\S+)/v1") as server:
+        yield server
+
+
+@contextmanager
+def running(command: Sequence[str], greeting: str) -> Iterator[Server]:
+    """Start a server, and end it afterwards. After an error the last 20 lines that it printed are
+    shown.
+
+    Args:
+        greeting: what it prints when it serves, a regular expression with the groups `url` and, if
+            its model has a name, `name`.
 
     Raises:
         RuntimeError: it ended before it served, or was ended after `START_LIMIT` seconds; the
             message has its last words.
     """
-    command = [sys.executable, "-m", "yaie", "serve", str(model), "--port", "0", *options]
     environment = {**os.environ, "YAIE_API_KEY": ""}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -50,7 +61,7 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
         found, said = None, deque[str](maxlen=20)
         for line in process.stdout:
             said.append(line)
-            if found := re.search(r"serving (.*) at (http://\S+)/v1", line):
+            if found := re.search(greeting, line):
                 break
         patience.cancel()
         if found is None:
@@ -59,7 +70,7 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
         # Its further output is read, so that it never waits for a full pipe.
         threading.Thread(target=said.extend, args=[process.stdout], daemon=True).start()
         try:
-            yield Server(found[2], found[1], process.pid)
+            yield Server(found["url"], found.groupdict().get("name", ""), process.pid)
         except Exception:
             print("the server printed last:", *said, sep="\n", file=sys.stderr)
             raise

@@ -123,14 +123,15 @@ def beside_llama(record: Record) -> list[str]:
 
 
 def memory_and_rounding(record: Record) -> list[str]:
-    """A line for each format: the memory of `yaie serve`, of its engine process and of llama.cpp,
-    and how far the model moved."""
+    """A line for each format: the memory of `yaie serve` and of llama.cpp's server, in parentheses
+    that of our engine process and of llama.cpp without a server, and how far the model moved."""
     lines = []
     for form in FORMATS:
-        ours, theirs = (record[form]["memory_mb"][who] for who in ("yaie serve", "llama.cpp"))
-        moved = record[form]["rounding"]
+        memory, moved = record[form]["memory_mb"], record[form]["rounding"]
+        ours, alone = (memory["yaie serve"][what] for what in ("rss", "engine"))
+        theirs, bare = (memory[who]["rss"] for who in ("llama.cpp's server", "llama.cpp"))
         lines.append(
-            f"{form:9} {ours['rss']:3.0f} ({ours['engine']:3.0f}) and {theirs['rss']:3.0f} MB; "
+            f"{form:9} {ours:3.0f} ({alone:3.0f}) and {theirs:3.0f} ({bare:3.0f}) MB; "
             f"KL {max(0.0, moved['kl']):.1e}, the same token {moved['same']:.1%}"
         )
     return lines
