@@ -208,7 +208,7 @@ class Module:
         self.start(launcher, index, values)
 
     def start(self, launcher: Launcher, index: int, values: Sequence[Any]) -> None:
-        """Launch on a card that is the current one."""
+        """Launch on card `index`, which must be the current one."""
         functions = self._on_gpu.get(index) or self._compiled_for(index)
         if error := functions[launcher.name](launcher.pack(*values)):
             late = _LATE if error in _LASTING else ""

@@ -192,11 +192,11 @@ def write_next_tokens(
     fields: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray], requests: Sequence[Request],
     changed: np.ndarray, kv: KVCacheManager,
 ) -> None:  # fmt: skip
-    """As `write_batch`, for requests that decode as in the last step, in the same rows.
+    """Write what `write_batch` would, if the requests of the last step decode again, in its rows.
 
     Args:
-        last: the fields of that step.
-        changed: bool `[requests]`, whose blocks may be others than in that step.
+        last: the fields of the last step; most values are copied from them.
+        changed: bool `[requests]`, whether a request's blocks may differ from those of that step.
     """
     for name, field in fields.items():
         field[:] = last[name]

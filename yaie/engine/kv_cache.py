@@ -60,7 +60,7 @@ class BlockPool:
         Raises:
             OutOfBlocks: fewer are free. All or nothing: the pool is as it was.
         """
-        if num_blocks == 0:  # as for most tokens
+        if num_blocks == 0:  # most tokens need no new block
             return []
         if num_blocks < 0:
             raise ValueError(f"num_blocks must not be negative, got {num_blocks}")

@@ -73,8 +73,8 @@ class Request:
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         num_kept_tokens: how many of its tokens it has put into the radix cache, up to `node`.
-        is_unread: whether its prompt is computed, and its first token not yet read: others may not
-            share the blocks, since only the token tells whether they have a NaN.
+        is_unread: whether its prompt is computed but its first token not yet read. Until then no
+            other request shares its blocks: only the token tells whether they contain a NaN.
         steps_overtaken: steps that admitted a later arrival before it.
         edits: what its parameters change in its logits, made when they first do.
         output_text: the text of the generated tokens, if the engine has given it a tokenizer.

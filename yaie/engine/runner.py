@@ -40,7 +40,7 @@ class Launched:
     Attributes:
         requests: those that get a token, in the order of the rows.
         may_overlap: whether the next step can be launched before the tokens are read: they are in
-            the device's memory, and the host has nothing to compute of the logits.
+            the device's memory, and the host computes nothing from the logits.
         fetched, done: see `StagingBuffer.fetch`.
         logprobs: of the whole vocabulary, for the requests that ask for some.
     """

@@ -205,9 +205,9 @@ class Scheduler:
     def advance(self, step: Step, is_read: bool = True) -> None:
         """Record that the step was computed, and keep the blocks that are full for others to share.
 
-        A prompt's immediately or, if the step's tokens are read later, when its first token is: see
-        `Request.is_unread`. A generated block once the next token is known. Then the step that
-        filled it has been read, and had no NaN.
+        A prompt's blocks are kept immediately or, if the step's tokens are read later, with its
+        first token: see `Request.is_unread`. A generated block is kept once the next token is
+        known: then the step that filled it has been read, and had no NaN.
         """
         for request in step.scheduled:
             was_decoding = request.is_decoding

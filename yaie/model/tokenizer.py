@@ -30,8 +30,8 @@ class Tokenizer:
         eos_token_id: the token that ends a message in the chat template, or None; the model's own
             end tokens, which may be others, are in its configuration.
         special_tokens: their texts by role, such as `{"eos_token": "<|im_end|>"}`.
-        joins_bytes: whether a text is no more than the bytes of its tokens, one after the other.
-        shown_bytes: `(token_id, skip_special_tokens)` -> those that `decode` makes of a token.
+        joins_bytes: whether `decode` only concatenates the bytes of the tokens.
+        shown_bytes: `(token_id, skip_special_tokens)` -> the bytes that `decode` makes of a token.
         chat_template: the jinja source, or None.
     """
 
@@ -134,9 +134,8 @@ class Tokenizer:
     ) -> list[int]:
         """Token ids of a conversation, ending where the assistant is to begin.
 
-        A special token spelled out in a message's content is encoded as the letters that it is
-        written with: with `<|im_end|>` as a token, a user could end their own message and write the
-        next one in the system's name.
+        A special token spelled out in a message's content is encoded as ordinary text. Otherwise
+        a user could write `<|im_end|>`, end their own message and begin one of the system's.
         """
         if self._special is None:
             text = self.render_chat(messages, add_generation_prompt)

@@ -93,7 +93,7 @@ def _in_huge_pages(
     rows: Rows, dtype: torch.dtype, pages: torch.Tensor
 ) -> tuple[Rows, torch.Tensor]:
     """A copy of this dtype in free pages of 2 MB, where the system has them, and the pages that are
-    left. To find out where a page of 4 KB lies takes a processor about as long as to read it."""
+    left. To translate the address of a 4 KB page takes a processor about as long as to read it."""
     data, num_bytes = rows.data, rows.data.numel() * dtype.itemsize
     size = -(-num_bytes // 64) * 64  # each begins at a cache line
     if size > len(pages):

@@ -24,7 +24,7 @@ from torch.compiler import is_compiling
 from torch.utils._pytree import tree_leaves
 
 from yaie.ops import plans
-from yaie.ops.plans import is_seen
+from yaie.ops.plans import must_be_seen
 from yaie.ops.registry import AUTO, changed, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
@@ -116,7 +116,7 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
             increment_version(arguments[i])
 
     def call(*arguments: Any, backend: str = AUTO) -> Any:
-        return (known if is_seen(arguments) else run)(*arguments, backend=backend)
+        return (known if must_be_seen(arguments) else run)(*arguments, backend=backend)
 
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)

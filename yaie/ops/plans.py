@@ -2,7 +2,7 @@
 
 The first call of an operator with certain shapes, strides, dtypes, alignments and numbers is
 checked, finds its back end, and is recorded: the memory that it makes, and its launches. Later
-calls, which torch's own guards tell, make the same memory and start the same launches, on the
+calls that torch's guards recognize make the same memory and start the same launches, on the
 stream that is current then. A plan holds no tensor. A call is kept only if each address that it
 launched with belongs to an argument or to memory that it made: then the result depends on nothing
 else.
@@ -27,15 +27,15 @@ from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
-MOST, MOST_ALIKE = 4096, 16  # kinds of calls; and plans of each kind: the newest are kept
+MOST, MOST_ALIKE = 4096, 16  # kinds of calls, and plans per kind: the newest are kept
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-STREAM = object()  # in the place of a stream's handle
+STREAM = object()  # stands for the handle of a stream in a recorded launch
 # They make memory of a shape, strides and a dtype on the current card in a third of the time of
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _PLAIN = TENSORS | {int, float, bool, type(None)}
-# By operator, back end, first shape and card: the guards, alignments and numbers of calls, and
-# their plans; None is a call that cannot be kept.
+# Per operator, back end, first shape and card: the guards, alignments and numbers of each call, and
+# its plan, or None if the call cannot be kept.
 _plans: dict[tuple, list[tuple[guards.TensorGuards, list[int], list[tuple], Plan | None]]] = {}
 Start = Callable[[Sequence[Any]], None]
 
@@ -64,8 +64,8 @@ class Plan:
         """Record a launch on the current card.
 
         Args:
-            start: takes the values of a launch, and launches.
-            values: those of this one, with addresses in place of tensors, and STREAM.
+            start: launches with the values it is given.
+            values: those of this launch, with addresses in place of tensors, and STREAM.
             addresses: (index, address) of each address in `values`; with None, an address that is
                 not that of one tensor, the call cannot be kept.
         """
@@ -132,7 +132,7 @@ def paused() -> Iterator[None]:
         _thread.recording = plan
 
 
-def is_seen(arguments: tuple) -> bool:
+def must_be_seen(arguments: tuple) -> bool:
     """Whether torch has to see a call: it is compiled, traced, profiled, transformed or watched by
     a mode of torch, has arguments other than plain tensors and numbers, or a gradient is wanted."""
     return bool(
@@ -154,14 +154,14 @@ def launch(
     """Call an operator by its plan; without one, make one if possible.
 
     Args:
-        arguments: the first is a tensor, on a GPU. Torch does not compile or profile the call, nor
-            has it a mode that sees functions: its guards would not notice.
+        arguments: the first is a tensor on a GPU. Torch neither compiles nor profiles the call, and
+            no mode of torch watches functions: its guards would not notice.
         written: which of them the operator writes into.
     """
     like = operator, backend, arguments[0].shape, arguments[0].get_device()
-    for guard, low, others, plan in _plans.get(like, ()):
-        tensors = _tensors(arguments) if others else arguments
-        fits = len(tensors) == len(low) and (not others or others == _others(arguments))
+    for guard, low, numbers, plan in _plans.get(like, ()):
+        tensors = _tensors(arguments) if numbers else arguments
+        fits = len(tensors) == len(low) and (not numbers or numbers == _numbers(arguments))
         if fits and guard.check(*tensors):
             addresses = [x.data_ptr() for x in tensors]
             if [address & 15 for address in addresses] == low:
@@ -173,7 +173,7 @@ def launch(
     tensors = _tensors(arguments)
     addresses = [x.data_ptr() for x in tensors]
     is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
-    if recording() or is_seen(arguments) or not is_clear:
+    if recording() or must_be_seen(arguments) or not is_clear:
         return operator(*arguments, backend=backend)
     _thread.recording = plan = Plan(arguments, written)
     try:
@@ -183,12 +183,12 @@ def launch(
     if len(_plans) >= MOST:
         forget()
     if not plan.is_provisional:
-        # Torch's guards tell tensors of the same type, dtype, card, sizes and strides, which the
-        # same modes of torch see, with a gradient wanted or not.
+        # The guard accepts tensors of the same type, dtype, card, sizes and strides, under the same
+        # modes of torch, and with a gradient wanted as now.
         guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         low = [address & 15 for address in addresses]
         known = _plans.setdefault(like, [])
-        known.insert(0, (guard, low, _others(arguments), plan.finish(result)))
+        known.insert(0, (guard, low, _numbers(arguments), plan.finish(result)))
         del known[MOST_ALIKE:]
     return result
 
@@ -197,6 +197,6 @@ def _tensors(arguments: Iterable[Any]) -> list[torch.Tensor]:
     return [x for x in arguments if type(x) in TENSORS]
 
 
-def _others(arguments: Sequence[Any]) -> list[tuple[int, type, Any]]:
-    """The numbers among arguments; 1, 1.0 and True are equal, but not all are allowed."""
+def _numbers(arguments: Sequence[Any]) -> list[tuple[int, type, Any]]:
+    """The numbers, with place and type: 1, 1.0 and True are equal, but not all are allowed."""
     return [(i, type(x), x) for i, x in enumerate(arguments) if type(x) not in TENSORS]

@@ -194,7 +194,7 @@ class Worker:
         try:
             wire.send(self.engine.pipe, message)
         except BlockingIOError:  # see `listen`; part of the message may have been sent
-            log.error("the engine has read nothing for %.0f s: it is killed", PATIENCE)
+            log.error("the engine has read nothing for %.0f s and is killed", PATIENCE)
             self.engine.kill()
         except OSError:  # it has ended, which `catch_up` will notice
             pass

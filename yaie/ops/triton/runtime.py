@@ -103,7 +103,7 @@ def num_processors(device: torch.device) -> int:
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
     compiled kernel, and to describe the launch to hooks, than to launch it. A planned call skips
-    the choice, and without hooks the description; hooks get addresses instead of tensors.
+    the choice and, if there are no hooks, the description; hooks get addresses instead of tensors.
 
     Args:
         arguments: tensors and numbers, for the first of the kernel's parameters.
@@ -115,14 +115,14 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
         return
     values = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
     grid = (*grid, 1, 1)[:3]
-    told, hooks, kept = compiled[grid], triton.knobs.runtime, compiled.packed_metadata
+    run, hooks, metadata = compiled[grid], triton.knobs.runtime, compiled.packed_metadata
 
     def start(values: Sequence[Any]) -> None:
         stream, *rest = values
         if hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls:
-            told(*rest, stream=stream)
+            run(*rest, stream=stream)
         else:
-            compiled.run(*grid, stream, compiled.function, kept, None, None, None, *rest)
+            compiled.run(*grid, stream, compiled.function, metadata, None, None, None, *rest)
 
     addresses = {i: x.data_ptr() for i, x in enumerate(values, 1) if isinstance(x, torch.Tensor)}
     values = [addresses.get(i, x) for i, x in enumerate(values, 1)]
