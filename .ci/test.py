@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 WORKERS = f"--numprocesses={min(os.cpu_count() or 1, 4)}"
 BY_SCOPE = "--dist=loadscope"
-BY_NAME = "--no-loadscope-reorder"  # the last tests are dealt out in small parts, see conftest
+BY_NAME = "--no-loadscope-reorder"  # conftest.py puts the tests last that come in small parts
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 STEPS = {

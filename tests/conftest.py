@@ -102,8 +102,8 @@ def warm_python() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The exercises' mistakes last: they are dealt out one exercise at a time, those of the last
-    notebooks take a few seconds each, and so the workers end together."""
+    """Run the tests of the exercises' mistakes last. They are dealt out one exercise at a time, and
+    each exercise takes a few seconds, so that the workers end at about the same time."""
     items.sort(key=lambda item: item.path.stem == "test_course_mistakes")
 
 

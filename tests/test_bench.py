@@ -147,7 +147,7 @@ def test_outputs_of_another_shape_are_no_error_but_a_mistake():
 
 
 def test_poison_says_where_it_is():
-    other = torch.zeros(5)  # made first: what is made next may lie where the poison was
+    other = torch.zeros(5)  # made first: later memory may lie where the poison was
     addresses = poison([torch.empty(7, device="meta"), torch.empty(3, 2, device="meta")], CPU)
     assert [len(r) for r in addresses] == [28, 28, 24, 24]
     assert not was_poisoned([other], addresses)

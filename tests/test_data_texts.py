@@ -577,16 +577,14 @@ def test_the_changelog_names_the_figures_of_its_data():
         row[f"{who} tokens_per_second"] for row in (now, before) for who in ("server", "engine")
     ]
     said = [
-        "takes {:.1f} µs of the host (torch's own {:.1f})".format(
-            us["rms_norm"], calls[0]["torch_us"]
-        ),
+        "takes {:.1f} µs (torch's own {:.1f})".format(us["rms_norm"], calls[0]["torch_us"]),
         f"`silu_and_mul` {us['silu_and_mul']:.1f}, `add_rms_norm` {us['add_rms_norm']:.1f} and",
-        f"paged attention {us['paged_attention']:.1f} through CUDA",
+        f"paged attention {us['paged_attention']:.1f}, all through CUDA C++",
         "get {:,} tokens/s from the server and {:,} from the engine".format(
             *(round(rate, -2) for rate in map(int, rates[:2]))
         ),
         "(before: {:,} and {:,})".format(*(round(rate, -2) for rate in map(int, rates[2:]))),
-        f"{now['tokens_per_second ratio']:.2f} of it",
+        f"reaches {now['tokens_per_second ratio']:.2f} of the engine's rate",
         f"{now['itl_p99 ratio']:.2f} times the engine's (before: {before['itl_p99 ratio']:.2f})",
     ]
     assert not [figure for figure in said if figure not in text]

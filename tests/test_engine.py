@@ -542,7 +542,7 @@ def test_a_step_is_launched_before_the_last_ones_tokens_are_known(ahead, model):
 
 
 def test_a_prompt_is_shared_once_its_first_token_is_read(ahead, model):
-    """Until then the same prompt waits, and what is aborted leaves nothing in the cache."""
+    """Until then a request with the same prompt waits, and an aborted one leaves nothing cached."""
     engine = ahead(block_size=4)
     prompt, params = [5, 6, 7] * 4, greedy(5)
     engine.add_request(prompt, params, "gone")
@@ -741,7 +741,7 @@ def test_rows_of_padding_change_nothing(
 
 
 def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer, monkeypatch):
-    """Also where two requests generate the same, so that one goes on with the other's blocks."""
+    """Even if two requests generate the same tokens, and one continues in the other's blocks."""
     model = load_model(untied_model, backends={"reshape_and_cache": "cuda"})
     monkeypatch.setattr(model, "_check", lambda *_: None)
     engine = make(model, tokenizer, block_size=4, overlap=True)

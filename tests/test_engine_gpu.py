@@ -207,8 +207,8 @@ def test_nothing_leaks(model_of, tokenizer, prompts):
 
 
 def test_the_cache_takes_what_is_left(real_model, monkeypatch):
-    """Weights, the largest step and the cache take the part of all memory that was asked for, of
-    which other programs have 10 GB: a fixed number, as tests beside this one take and give back."""
+    """Weights, the largest step and the cache take the fraction of memory that was asked for. What
+    other programs use is set to 10 GB, because tests beside this one allocate and free memory."""
     total = torch.cuda.get_device_properties(0).total_memory
 
     def mem_get_info(_device: object) -> tuple[int, int]:

@@ -189,7 +189,7 @@ def test_kernels_that_begin_early_wait_before_they_end():
             head = r"__global__[^{;]*?(\w+)\((?:[^(){};]|\{\})*\)\s*"
             bodies = re.findall(head + r"\{(.*?)\n\}", source, re.DOTALL)
             found |= {name: body.partition("wait_for_last();") for name, body in bodies}
-    del found["all_reduce_of_rows"]  # launched cooperatively, behind nothing
+    del found["all_reduce_of_rows"]  # launched cooperatively: it overlaps with no other
     known = {"gemv", "rms_norm", "silu_and_mul_wide", "paged_mma", "paged_merge"}
     assert known | {"all_reduce_of_a_rank"} <= set(found)
     assert [name for name, (_, wait, _) in found.items() if not wait] == []

@@ -99,7 +99,7 @@ FAR = 1 << 30  # elements from one head to the next: the third is beyond what 32
 
 
 def far_apart(*shape: int) -> torch.Tensor:
-    """Heads of one token in memory that is never touched between them, as `empty` would be here."""
+    """Heads of one token in memory that is not touched between them; `empty` would fill it here."""
     memory = torch.empty_strided(shape, (64, FAR, 1), dtype=torch.float16, device=DEVICE)
     return memory.copy_(draw(*shape))
 

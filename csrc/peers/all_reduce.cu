@@ -23,8 +23,8 @@
 //           - There are two sets of parts, for even and odd launches, so no rank needs to know when
 //             its parts were read. A rank that begins launch n + 2 has all flags of launch
 //             n + 1, so the others have finished launch n, which read the same set.
-//           - It is launched behind the kernel that computes x, and the next kernel behind it
-//             (follow.cuh): their thread blocks become resident while the parts travel.
+//           - It is launched while the kernel that computes x still runs, and the next kernel while
+//             it runs itself (follow.cuh): launch overhead overlaps with the kernel before.
 // Source    vLLM, csrc/custom_all_reduce.cuh, where ranks read the parts out of their peers' memory
 #include "follow.cuh"
 #include "norm/row_sum.cuh"

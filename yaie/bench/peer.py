@@ -149,7 +149,7 @@ def memory_of(folder: Path, dtype: str, other: Engine, peer: Path) -> dict[str, 
 
 def server_of(path: Path) -> list[str]:
     """The command that starts llama.cpp's server, which needs `pip install
-    llama-cpp-python[server]`. It keeps logits of no prompt, and weights in the mapped file."""
+    llama-cpp-python[server]`. It keeps no logits of prompts, and the weights in the mapped file."""
     options = {"model": path, "port": 0, "n_ctx": CONTEXT, "logits_all": False, "use_mlock": False}
     options |= {"verbose": False} | dict.fromkeys(
         ("n_threads", "n_threads_batch"), len(os.sched_getaffinity(0))

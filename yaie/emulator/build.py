@@ -91,8 +91,9 @@ _STORING = (*("modff", "modf", "frexpf", "frexp", "sincosf", "sincos"), "remquof
 _WRAP = [f"-Wl,--wrap={name}" for name in _STORING]
 _EXIT = "-Wl,--wrap=exit"  # exit() would end Python: runtime/calls.cpp ends the launcher instead
 
-# No library names another: what is loaded first is found by what comes after it. So is the library
-# of C++, which the runtime names: with it, linking a kernel takes three times as long.
+# No library depends on another by name: each finds the symbols of those loaded before it. Kernels
+# find libstdc++ in this way, too, since the runtime loads it: naming it makes linking a kernel take
+# three times as long.
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 _OF_C = ["-nodefaultlibs", "-lm", "-lc", "-lgcc"]
 PARTS = ("core", "checker")
@@ -240,7 +241,7 @@ def precompile(checked: bool, torch: bool = False) -> None:
     """Compile what every kernel includes, so that it is parsed once and not for each kernel.
 
     Args:
-        torch: with what replaces torch's headers, which are most of what a binding takes.
+        torch: also what replaces torch's headers, which takes most of a binding's compile time.
 
     Nothing needs it: no error is raised.
     """

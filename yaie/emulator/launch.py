@@ -34,7 +34,7 @@ EDGE = 1 << 23  # before the first and after the last
 _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
-# By the kernels of a source and its launcher: what the last such module launched first.
+# Per kernels of a source and launcher: what the last module with these launched at its first call.
 _first_launches: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
 # Variables on the device, and static ones on the host: libraries of one file would not share them.
 _VARIABLE = re.compile(

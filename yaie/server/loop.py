@@ -179,7 +179,7 @@ def main(
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
         engine = start_engine(model, EngineConfig(**options), exercises)
-        engine.tokenizer.forget_encoding()  # the server encodes
+        engine.tokenizer.forget_encoding()  # the HTTP process encodes
         loop.prepare(engine)
         gc.freeze()  # what is there stays, and need not be looked through
         return_freed_memory(libraries=True)

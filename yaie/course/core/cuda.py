@@ -165,7 +165,7 @@ def module_of(source: str, path: Path, checked: bool = False) -> Module:
 
 @lru_cache(maxsize=128)
 def _headers(source: str, path: Path, checked: bool) -> tuple[Path, ...]:
-    from yaie.emulator.rewrite import rewrite  # which keeps its parts for the module to come
+    from yaie.emulator.rewrite import rewrite  # which keeps its result for the module
 
     return rewrite(source, path, checked).files[1:]
 

@@ -222,8 +222,8 @@ def command(
     ladder: str | None, only: str | None, dtype: str, device: str,
     output: str | Path | None, quick: bool, skip: str | None, case: str | None = None,
 ) -> list:  # fmt: skip
-    """`yaie bench kernels`, with a ladder or without, whose results are drawn beside `output`;
-    returns what is wrong with ours."""
+    """`yaie bench kernels`, with a ladder or without; without one, a plot is saved beside `output`.
+    Returns what is wrong with ours."""
     if ladder is not None and case is not None:
         raise ValueError(f"a ladder has cases of its own: no --case {case}")
     if ladder is not None:

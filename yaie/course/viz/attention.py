@@ -151,7 +151,7 @@ def draw_head_groups(
 # ---------------------------------------------------------------------------------- rotary
 
 
-DIALS, ARROWS = 6, 8  # pairs and positions that are shown so, at most
+DIALS, ARROWS = 6, 8  # at most so many pairs are drawn as dials, and positions as arrows
 
 
 def draw_rotary(cos: Any, sin: Any, at: Place | None = None) -> Figure:

@@ -1,6 +1,6 @@
-// With group = lane / 4 and member = lane % 4, a lane holds of A rows `group` and `group` + 8, of B
-// column `group`, and of C columns 2 × member and the next, as the PTX ISA draws it. Products are
-// exact, and a sum is rounded once.
+// With group = lane / 4 and member = lane % 4, a lane holds elements of rows `group` and `group` + 8
+// of A, of column `group` of B, and of columns 2 × member and 2 × member + 1 of C, as the PTX ISA
+// draws it. Products are exact, and a sum is rounded once.
 #include "tiles.h"
 
 #include "../include/emulator/formats.h"
@@ -53,7 +53,7 @@ void multiply_tiles(LaneTile* const (&lanes)[32]) {
     const TileProduct product = nothing.product;
     const int packed = per_register(product.a), deep = 4 * product.of_b * packed;
 
-    // In the order in which products are added: by the lanes of a group, which share the columns of A.
+    // Products are added lane by lane of a group, whose lanes divide the columns of A among them.
     double a[tile_rows][most_deep];
     Two b[most_deep][tile_columns / 2];
     for (int lane = 0; lane < 32; ++lane) {

@@ -137,7 +137,7 @@ void Core::try_collective(uint32_t warp, uint32_t mask) {
     warps_[warp].waiting &= ~needed;
 }
 
-// A lane asks for those of all or, with matrices, for a row of each or, transposed, for two.
+// A lane needs the values of all lanes or, of each matrix, the address of one row; transposed, of two.
 void Core::gather_rows(uint32_t warp, uint32_t lanes) {
     Thread* members = &threads[warp * 32];
     uint32_t giving = 0;
@@ -162,7 +162,7 @@ void Core::gather_rows(uint32_t warp, uint32_t lanes) {
     }
 }
 
-// A lane needs the registers of those with its rows of A, and of those with its columns of B.
+// A lane needs the registers of the lanes that hold its rows of A and its columns of B.
 void Core::multiply(uint32_t warp, uint32_t lanes) {
     Thread* members = &threads[warp * 32];
     LaneTile* tiles[32] = {};

@@ -5,9 +5,9 @@ Closed loops first: both answer the same prompts, alternately, and their answers
 texts may differ where two tokens are equally likely, so the record says how many are equal. Then
 open loops (`--arrivals`): requests arrive at parts of the highest rate at which the closed loops
 were answered, for a given time, in several runs with other arrivals. The clients are divided among
-several processes, since one process would be slower than the server. With `--apart` they have half
-of the processor's cores and what they measure the other half, as if they were on another machine:
-a core that two of them share is slower for each.
+several processes, since one process would be slower than the server. With `--apart` the clients
+run on half of the processor's cores, and the engine and the server on the other half, as if on two
+machines: processes that share a core slow each other down.
 
     python -m yaie.course.author.gpu.served --arrivals 0.5 0.7 0.9 --output served.json
 """
@@ -85,7 +85,7 @@ class Clients:
 
 
 def halves() -> tuple[set[int], set[int]]:
-    """The processors of this process, as Linux numbers them, in two parts that share no core."""
+    """The numbers of this process's logical processors, in two sets that share no core."""
     cores: dict[str, set[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
@@ -115,7 +115,7 @@ def run(
         arrivals: rates of open loops, as parts of the highest rate of the closed ones.
         seconds, runs: how long requests arrive in one run of an open loop, and runs at each rate.
         workers: the processes among which the clients are divided.
-        apart: whether these have other cores than the engine and the server.
+        apart: whether the clients run on other cores than the engine and the server.
     """
     on_cores = {}
     if apart:
