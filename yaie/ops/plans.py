@@ -34,8 +34,9 @@ STREAM = object()  # stands for the handle of a stream in a recorded launch
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _PLAIN = TENSORS | {int, float, bool, type(None)}
-# Per operator, back end, first shape and card: the guards, alignments and numbers of each call, and
-# its plan, or None if the call cannot be kept.
+# Per operator, back end, first shape and card, and whether gradients are recorded, which no guard
+# checks: the guards, alignments and numbers of each call, and its plan, or None if the call cannot
+# be kept.
 _plans: dict[tuple, list[tuple[guards.TensorGuards, list[int], list[tuple], Plan | None]]] = {}
 Start = Callable[[Sequence[Any]], None]
 
@@ -158,7 +159,8 @@ def launch(
             no mode of torch watches functions: its guards would not notice.
         written: which of them the operator writes into.
     """
-    like = operator, backend, arguments[0].shape, arguments[0].get_device()
+    first = arguments[0]
+    like = operator, backend, first.shape, first.get_device(), _C.is_grad_enabled()
     for guard, low, numbers, plan in _plans.get(like, ()):
         tensors = _tensors(arguments) if numbers else arguments
         fits = len(tensors) == len(low) and (not numbers or numbers == _numbers(arguments))
@@ -184,7 +186,7 @@ def launch(
         forget()
     if not plan.is_provisional:
         # The guard accepts tensors of the same type, dtype, card, sizes and strides, under the same
-        # modes of torch, and with a gradient wanted as now.
+        # modes of torch, and which require a gradient as now.
         guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         low = [address & 15 for address in addresses]
         known = _plans.setdefault(like, [])
