@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import random
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -767,6 +767,31 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
             engine.step()
     run(engine)
     assert {count for count, _ in seen} == {1, 2, 3} and any(changed for _, changed in seen)
+    check_whole(engine)
+
+
+def test_what_an_interrupt_left_half_laid_out_is_laid_out_anew(ahead, model, monkeypatch):
+    engine = ahead(block_size=4)
+    params, ids, interrupts = greedy(20), [], 0
+    for prompt in ([5, 6, 7], [9] * 4):
+        ids.append(engine.add_request(prompt, params))
+    slots, calls = engine.kv.slot_mapping, count()
+
+    def interrupted(*arguments):
+        if next(calls) % 5 == 4:
+            raise KeyboardInterrupt
+        return slots(*arguments)
+
+    monkeypatch.setattr(engine.kv, "slot_mapping", interrupted)
+    outputs = {}
+    while engine.has_work:
+        try:
+            told = engine.step()
+        except KeyboardInterrupt:
+            told, interrupts = engine.take_outputs(), interrupts + 1
+        outputs |= {o.request_id: o.request.output() for o in told if o.finish_reason}
+    wanted = [recompute(model, prompt, params) for prompt in ([5, 6, 7], [9] * 4)]
+    assert interrupts > 3 and [outputs[name].token_ids for name in ids] == wanted
     check_whole(engine)
 
 

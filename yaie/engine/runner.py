@@ -28,6 +28,8 @@ from yaie.model.llama import Llama
 from yaie.ops import operators
 
 MOST_SHAPES = 64  # how many shapes' views of the memory are kept
+# What is laid out: the shape, its requests, and how many tokens of each are in the radix cache.
+NOTHING: tuple[Shape | None, list[Request], np.ndarray] = (None, [], np.empty(0))
 
 # From logits to tokens, and the log-probabilities that some of the requests ask for.
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
@@ -83,7 +85,7 @@ class Runner:
         else:
             self._staging = [StagingBuffer(fields)]
         self._inputs = lru_cache(MOST_SHAPES)(lambda shape: Inputs(shape, memory, max_num_seqs))
-        self._laid_out: tuple[Shape | None, list[Request], np.ndarray] = (None, [], np.empty(0))
+        self._laid_out = NOTHING
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self, most_tokens: int) -> None:
@@ -175,9 +177,10 @@ class Runner:
         self._staging.reverse()  # the GPU may not have read the other buffer yet
         fields, requests = self._staging[0].open(shape), step.scheduled
         kept = np.array([request.num_kept_tokens for request in requests])
-        is_next = shape.is_decode and self._laid_out[:2] == (shape, requests)
+        last, self._laid_out = self._laid_out, NOTHING  # if it is interrupted
+        is_next = shape.is_decode and last[:2] == (shape, requests)
         if is_next and all(request.num_pending for request in requests):
-            changed = kept != self._laid_out[2]
+            changed = kept != last[2]
             inputs.write_next_tokens(
                 fields, self._staging[-1].fields(shape), requests, changed, self.kv
             )
