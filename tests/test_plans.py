@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
@@ -289,6 +290,18 @@ def test_torch_sees_a_call_though_there_is_a_plan(launched: list) -> None:
         want = rms_norm(x, weight, backend="cuda")
     assert "yaie.rms_norm.default" in seen.names and len(launched) == 1
     torch.testing.assert_close(want, rms_norm(x, weight, backend="reference"))
+
+
+def test_a_call_that_torch_transforms_is_not_asked_for_addresses(launched: list) -> None:
+    x, weights = torch.randn(3, 40), torch.randn(2, 40)
+    for _ in range(2):
+        rms_norm(x, weights[0], backend="cuda")
+    got, want = (
+        torch.vmap(partial(rms_norm, backend=backend), (None, 0))(x, weights)
+        for backend in ("cuda", "reference")
+    )
+    torch.testing.assert_close(got, want)
+    assert len(launched) == 1
 
 
 def test_arguments_that_are_wrong_are_named(launched: list) -> None:

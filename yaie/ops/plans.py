@@ -170,12 +170,13 @@ def launch(
                 if plan is None:
                     return operator(*arguments, backend=backend)
                 return plan.run(tensors, addresses)
+    if recording() or must_be_seen(arguments):  # a tensor that is transformed has no address
+        return operator(*arguments, backend=backend)
     # A plan tells arguments apart by their addresses: an empty tensor has none, and a tensor that
     # is given twice could be two tensors in the next call.
     tensors = _tensors(arguments)
     addresses = [x.data_ptr() for x in tensors]
-    is_clear = 0 not in addresses and len(set(addresses)) == len(addresses)
-    if recording() or must_be_seen(arguments) or not is_clear:
+    if 0 in addresses or len(set(addresses)) < len(addresses):
         return operator(*arguments, backend=backend)
     _thread.recording = plan = Plan(arguments, written)
     try:
