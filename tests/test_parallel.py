@@ -268,6 +268,32 @@ def test_streams_and_aborts(pair, single):
     assert token_ids(pair.generate(PROMPTS, GREEDY)) == token_ids(single.generate(PROMPTS, GREEDY))
 
 
+def test_ranks_that_run_ahead_of_the_tokens_agree(alone, untied_model):
+    """With chunks of prompts, shared ones, too few blocks, and aborts of what is not read yet."""
+    options = dict(num_blocks=44, block_size=4, max_num_seqs=8, max_num_batched_tokens=32)
+    single = LLM(untied_model, **options)
+    llm = LLM(untied_model, tensor_parallel_size=2, overlap=True, **options)
+    engine, prompts, read = llm.engine, [*PROMPTS, PROMPTS[4][:60], [9] * 40 + [8]], []
+    try:
+        wanted = token_ids(single.generate(prompts, GREEDY))
+        for gone in range(len(prompts)):
+            ids = [engine.add_request(prompt, GREEDY) for prompt in prompts]
+            requests = [engine.requests[name] for name in ids]
+            while engine.has_work:
+                engine.step()
+                if requests[gone].is_unread:
+                    engine.abort(ids[gone])
+            read += [r for r in requests if r.finish_reason == "length"]
+            for request, tokens in zip(requests, wanted, strict=True):
+                assert request.finish_reason == "abort" or request.output_token_ids == tokens
+        assert len(read) < len(prompts) ** 2  # some were aborted
+        assert any(request.metrics.num_preemptions for request in read)
+        engine.ranks.check()
+        check_whole(engine)
+    finally:
+        llm.close()
+
+
 def test_only_one_at_a_time(pair, untied_model):
     """A process is rank 0 of one group; a second engine would wait for ranks that do not come."""
     with pytest.raises(ValueError, match="has joined other ranks: close those first"):
