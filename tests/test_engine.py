@@ -750,15 +750,15 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
     runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
     write_next = inputs.write_next_tokens
 
-    def compared(fields, last, requests, changed, kv):
-        write_next(fields, last, requests, changed, kv)
+    def compared(fields, last, requests, moved, kv):
+        write_next(fields, last, requests, moved, kv)
         step = Step(list(requests), {request.request_id: 1 for request in requests})
         whole = {name: field.copy() for name, field in fields.items()}
         inputs.write_batch(whole, step, kv, runner.max_num_seqs)
         for name, field in whole.items():
             real = slice(len(requests)) if name == "token_ids" else slice(None)
             assert field[real].tolist() == fields[name][real].tolist(), name
-        seen.append((len(requests), bool(changed.any())))
+        seen.append((len(requests), bool(moved.any())))
 
     monkeypatch.setattr(inputs, "write_next_tokens", compared)
     for prompt in ([5, 6, 7], [5, 6, 7], [9] * 9):
@@ -766,7 +766,7 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
         for _ in range(9):
             engine.step()
     run(engine)
-    assert {count for count, _ in seen} == {1, 2, 3} and any(changed for _, changed in seen)
+    assert {count for count, _ in seen} == {1, 2, 3} and any(moved for _, moved in seen)
     check_whole(engine)
 
 

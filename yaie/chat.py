@@ -43,9 +43,12 @@ class Chat:
     """
 
     def __init__(
-        self, llm: LLM, params: SamplingParams, system: str | None = None,
+        self,
+        llm: LLM,
+        params: SamplingParams,
+        system: str | None = None,
         ask: Callable[[str], str] = input,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.llm, self.params, self.ask = llm, params, ask
         self.opening = [{"role": "system", "content": system}] if system else []
         self.messages = list(self.opening)

@@ -85,9 +85,6 @@ def version(compiler: Path) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-# -------------------------------------------------------------------------- architectures
-
-
 def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
     """What to compile for a card: what it is, and no more.
 
@@ -171,9 +168,6 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     if suffix == "f":  # those with a suffix have what their family has
         newer = [a for a in newer if given[a][1] and given[a][0][0] == least[0]]
     return tuple(newer)
-
-
-# -------------------------------------------------------------------------------- building
 
 
 def build(

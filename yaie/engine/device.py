@@ -84,9 +84,6 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> str | torch.
     return torch.bfloat16 if newer else torch.float16
 
 
-# ------------------------------------------------------------------------------------ memory
-
-
 @contextmanager
 def explain_shortage(problem: str) -> Iterator[None]:
     """Turn an error of torch's allocator into a RuntimeError that names the problem."""

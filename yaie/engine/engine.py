@@ -21,7 +21,6 @@ from yaie.engine.checks import check_range
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import edit, sample
-from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.logprobs import token_logprob, vocabulary_logprobs
 from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.parts import Parts
@@ -54,9 +53,12 @@ class Engine:
     """
 
     def __init__(
-        self, model: Llama, tokenizer: Tokenizer, config: EngineConfig | None = None,
+        self,
+        model: Llama,
+        tokenizer: Tokenizer,
+        config: EngineConfig | None = None,
         parts: Parts | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         config = EngineConfig() if config is None else config
         parts = Parts() if parts is None else parts
         if config.kv_cache_dtype == "fp8":
@@ -100,13 +102,7 @@ class Engine:
         named = () if isinstance(config.backend, str) else config.backend
         self._samples_like_a_gpu = on_gpu or self.overlap or "sample" in {*parts.operators, *named}
         with current(self.device):
-            self.runner = Runner(
-                model,
-                self.kv,
-                config.max_num_seqs,
-                config.max_num_seqs + max(config.max_num_batched_tokens, self.max_model_len),
-                blocks_needed(self.max_model_len, block_size),
-            )
+            self.runner = Runner(model, self.kv, config, self.max_model_len)
             if on_gpu and self._samples_on_device() and not config.enforce_eager:
                 self.runner.capture(config.max_num_batched_tokens)
         self._outputs: list[StepOutput] = []  # that no step has returned yet
@@ -119,19 +115,26 @@ class Engine:
     # ------------------------------------------------------------------------ requests
 
     def add_request(
-        self, prompt_token_ids: Sequence[int], params: SamplingParams | None = None,
-        request_id: str | None = None, namespace: str = "",
-    ) -> str:  # fmt: skip
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        request_id: str | None = None,
+        namespace: str = "",
+    ) -> str:
         """Make a request, queue it, and return its id. Raises as `make_request` and `queue`."""
         request = self.make_request(prompt_token_ids, params, request_id, namespace)
         self.queue(request)
         return request.request_id
 
     def make_request(
-        self, prompt_token_ids: Sequence[int], params: SamplingParams | None = None,
-        request_id: str | None = None, namespace: str = "", prompt_name: str = "prompt",
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        request_id: str | None = None,
+        namespace: str = "",
+        prompt_name: str = "prompt",
         params_name: str = "params",
-    ) -> Request:  # fmt: skip
+    ) -> Request:
         """A request for `queue`. This is the one place where a prompt is checked; errors call it
         `prompt_name`, and the parameters `params_name`.
 

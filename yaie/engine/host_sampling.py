@@ -65,16 +65,15 @@ class LogitEdits:
 
 
 def edit(
-    sampler: SamplingKernel, requests: Sequence[Request], logits: torch.Tensor,
-    eos_token_ids: set[int],
-) -> None:  # fmt: skip
+    sampler: SamplingKernel, requests: Sequence[Request], logits: torch.Tensor, eos_ids: set[int]
+) -> None:
     """Apply `LogitEdits` to the rows of the requests that ask for some, in place."""
     for row, request in enumerate(requests):
         if not request.edits_logits:
             continue
         if request.edits is None:
             params = request.params
-            ends = {*params.stop_token_ids, *(() if params.ignore_eos else eos_token_ids)}
+            ends = {*params.stop_token_ids, *(() if params.ignore_eos else eos_ids)}
             request.edits = LogitEdits(request, logits[row], ends)
         logits[row] = request.edits.apply(sampler, logits[row])
 
@@ -84,15 +83,11 @@ def sample(sampler: SamplingKernel, requests: list[Request], logits: torch.Tenso
     sound = logits.amax(dim=-1).isfinite().tolist()  # the maximum of a row with a NaN is NaN
     rows = [row for row, is_sound in enumerate(sound) if is_sound]
     names, chosen = ("temperature", "top_p", "top_k", "min_p"), [requests[row] for row in rows]
+    tokens = torch.full((len(requests),), -1, device=logits.device)
     if rows:
-        drawn = sampler.sample(
+        tokens[rows] = sampler.sample(
             logits if all(sound) else logits[rows],
             generators=[request.generator for request in chosen],
             **{name: [getattr(request.params, name) for request in chosen] for name in names},
         )
-    if all(sound):
-        return drawn
-    tokens = torch.full((len(requests),), -1, device=logits.device)
-    if rows:
-        tokens[rows] = drawn
     return tokens

@@ -41,6 +41,8 @@ from yaie.engine.request import PENDING, Request
 from yaie.engine.scheduler import Step
 from yaie.model.batch import Batch
 
+Fields = Mapping[str, np.ndarray]  # see `Shape.fields`
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -135,9 +137,6 @@ class Inputs:
         return [self._fields[name] for name in names]
 
 
-# ------------------------------------------------------------------------------- the host's part
-
-
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     """The sizes of a step, block tables as wide as the longest."""
     widest = max(len(kv.block_tables[request.request_id]) for request in step.scheduled)
@@ -147,9 +146,7 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
-def write_batch(
-    fields: Mapping[str, np.ndarray], step: Step, kv: KVCacheManager, num_sampled: int
-) -> None:
+def write_batch(fields: Fields, step: Step, kv: KVCacheManager, num_sampled: int) -> None:
     """Lay out the requests of a step, one after the other, in the fields of a `Shape`.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
@@ -189,22 +186,21 @@ def write_batch(
 
 
 def write_next_tokens(
-    fields: Mapping[str, np.ndarray], last: Mapping[str, np.ndarray], requests: Sequence[Request],
-    changed: np.ndarray, kv: KVCacheManager,
-) -> None:  # fmt: skip
+    fields: Fields, last: Fields, requests: Sequence[Request], moved: np.ndarray, kv: KVCacheManager
+) -> None:
     """Write what `write_batch` would, if the requests of the last step decode again, in its rows.
 
     Args:
         last: the fields of the last step; most values are copied from them.
-        changed: bool `[requests]`, whether a request's blocks may differ from those of that step.
+        moved: bool `[requests]`, whether a request's blocks may differ from those of that step.
     """
     for name, field in fields.items():
         field[:] = last[name]
     count, size, slots = len(requests), kv.block_size, fields["slot_mapping"]
     positions = np.array([request.num_computed_tokens for request in requests])
     slots[:count] += 1
-    changed = changed | (positions % size == 0) | (positions != last["positions"][:count] + 1)
-    for i in changed.nonzero()[0].tolist():
+    moved = moved | (positions % size == 0) | (positions != last["positions"][:count] + 1)
+    for i in moved.nonzero()[0].tolist():
         request, start = requests[i], int(positions[i])
         table = kv.block_tables[request.request_id]
         fields["block_tables"][i, : len(table)] = table
@@ -226,7 +222,7 @@ def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int],
     return ends, lengths
 
 
-def write_sampling(fields: Mapping[str, np.ndarray], requests: Sequence[Request]) -> None:
+def write_sampling(fields: Fields, requests: Sequence[Request]) -> None:
     """Write how the next token of each request is chosen, and the random number for it."""
     params = [request.params for request in requests]
     _fill(fields["temperature"], [p.temperature for p in params], 0)

@@ -143,10 +143,16 @@ class KVCacheManager:
     """
 
     def __init__(
-        self, num_blocks: int, block_size: int, num_heads: int, head_dim: int,
-        dtype: torch.dtype = torch.float32, num_layers: int = 1, device: torch.device | str = "cpu",
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_heads: int,
+        head_dim: int,
+        dtype: torch.dtype = torch.float32,
+        num_layers: int = 1,
+        device: torch.device | str = "cpu",
         pool: BlockPool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, got {block_size}")
         self.block_size = block_size
@@ -281,9 +287,13 @@ class KVCacheManager:
         return [table[i // size] * size + i % size for i in range(start, end)]
 
     def write(
-        self, request_id: Hashable, start: int, keys: torch.Tensor, values: torch.Tensor,
+        self,
+        request_id: Hashable,
+        start: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
         layer: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Store `keys` and `values` (`[n, heads, head_dim]`) of the tokens from `start` on."""
         shape = (len(keys), *self.key_pools[layer].shape[2:])
         for name, tensor in (("keys", keys), ("values", values)):

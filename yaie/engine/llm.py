@@ -13,6 +13,7 @@ from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
+from yaie.engine.parts import Exercises
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.start import start_engine
 
@@ -35,10 +36,7 @@ class LLM:
         ValueError, TypeError: an argument cannot be used, or the model is not known.
     """
 
-    def __init__(
-        self, model: str | Path, *, exercises: bool | str | Sequence[str] | None = None,
-        **options: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, model: str | Path, *, exercises: Exercises = None, **options: Any) -> None:
         slow = Timer(1.0, tell, [f"loading {model}; new kernels are compiled, once ..."])
         slow.start()
         try:

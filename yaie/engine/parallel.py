@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ import torch
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
+from yaie.engine.parts import Exercises
 from yaie.engine.ranks import RankFailed, Ranks, follow
 from yaie.engine.request import Request, StepOutput
 from yaie.engine.sending import check_launched, launched_ranks
@@ -99,14 +100,14 @@ class ParallelEngine(Engine):
         self.ranks.post(mirror, "step")
 
 
-# ------------------------------------------------------------------------ the group
-
-
 @contextmanager
 def together(
-    model_config: ModelConfig, device: torch.device, model: Path, config: EngineConfig,
-    exercises: bool | str | Sequence[str] | None,
-) -> Iterator[tuple[Ranks | None, Shard]]:  # fmt: skip
+    model_config: ModelConfig,
+    device: torch.device,
+    model: Path,
+    config: EngineConfig,
+    exercises: Exercises,
+) -> Iterator[tuple[Ranks | None, Shard]]:
     """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
     If torchrun has started that many processes, only rank 0's call returns; the others end with
@@ -169,14 +170,10 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
         raise
 
 
-# ------------------------------------------------------------------------ in the other ranks
-
 _engine: Engine | None = None
 
 
-def open_engine(
-    model: Path, config: EngineConfig, exercises: bool | str | Sequence[str] | None
-) -> None:
+def open_engine(model: Path, config: EngineConfig, exercises: Exercises) -> None:
     """Make this rank's engine, as rank 0 makes its own."""
     global _engine
     from yaie.engine.start import start_engine  # which imports this module

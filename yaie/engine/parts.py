@@ -15,6 +15,8 @@ from yaie.engine.radix import RadixTree
 from yaie.engine.sampling import FastSampler, SamplingKernel
 from yaie.engine.scheduler import Scheduler
 
+Exercises = bool | str | Sequence[str] | None  # see `LLM`
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -36,7 +38,7 @@ class Parts:
     report: tuple[str, ...] = ()
 
 
-def chosen_parts(exercises: bool | str | Sequence[str] | None) -> Parts:
+def chosen_parts(exercises: Exercises) -> Parts:
     """The parts that `LLM(exercises=...)` asks for, or YAIE_USE_EXERCISES if it is None: the
     learner's exercises where they pass their checks, the reference elsewhere."""
     if exercises is None:

@@ -85,10 +85,13 @@ class Request:
     """
 
     def __init__(
-        self, request_id: str, prompt_token_ids: Sequence[int],
-        params: SamplingParams | None = None, namespace: str = "",
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        namespace: str = "",
         output_text: OutputText | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.request_id = request_id
         self.number = 0
         self.params = params = SamplingParams() if params is None else params

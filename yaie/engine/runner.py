@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from yaie.engine import inputs
+from yaie.engine.config import EngineConfig
 from yaie.engine.graphs import Graph, capture, most_sequences, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
-from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.logprobs import score_prompts
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
@@ -61,18 +62,15 @@ class Launched:
 
 
 class Runner:
-    """Runs the model over the paged cache.
-
-    Args:
-        max_num_seqs, max_num_tokens, max_blocks: the most per step, and of blocks per sequence.
-    """
+    """Runs the model over the paged cache, for requests of up to `max_model_len` tokens."""
 
     def __init__(
-        self, model: Llama, kv: KVCacheManager, max_num_seqs: int, max_num_tokens: int,
-        max_blocks: int,
-    ) -> None:  # fmt: skip
-        self.model, self.kv = model, kv
-        self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
+        self, model: Llama, kv: KVCacheManager, config: EngineConfig, max_model_len: int
+    ) -> None:
+        self.model, self.kv, self.max_num_seqs = model, kv, config.max_num_seqs
+        max_num_seqs, max_blocks = config.max_num_seqs, blocks_needed(max_model_len, kv.block_size)
+        max_num_tokens = max_num_seqs + max(config.max_num_batched_tokens, max_model_len)
+        self.max_blocks = max_blocks
         device = kv.key_pools[0].device
         sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
         most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
@@ -105,8 +103,6 @@ class Runner:
             zero, starts = torch.zeros(1, dtype=torch.int64), torch.arange(2, dtype=torch.int32)
             batch = Batch(zero, zero, zero, starts[:1].view(1, 1), starts[1:], starts, zero)
             self.model(batch, self.kv.key_pools, self.kv.value_pools)
-
-    # ------------------------------------------------------------------------ a step
 
     @torch.inference_mode()
     def run(self, step: Step, ready: Sequence[Request], samples: bool = False) -> torch.Tensor:
@@ -146,9 +142,8 @@ class Runner:
 
     @torch.inference_mode()
     def launch(
-        self, step: Step, ready: Sequence[Request], samples: bool = True,
-        choose: Choose | None = None,
-    ) -> Launched:  # fmt: skip
+        self, step: Step, ready: Sequence[Request], samples: bool, choose: Choose | None = None
+    ) -> Launched:
         """Compute the tokens of a step and choose the next ones, without waiting for them.
 
         Args:
@@ -180,10 +175,8 @@ class Runner:
         last, self._laid_out = self._laid_out, NOTHING  # if it is interrupted
         is_next = shape.is_decode and last[:2] == (shape, requests)
         if is_next and all(request.num_pending for request in requests):
-            changed = kept != last[2]
-            inputs.write_next_tokens(
-                fields, self._staging[-1].fields(shape), requests, changed, self.kv
-            )
+            moved, last_fields = kept != last[2], self._staging[-1].fields(shape)
+            inputs.write_next_tokens(fields, last_fields, requests, moved, self.kv)
         else:
             write_batch(fields, step, self.kv, self.max_num_seqs)
         self._laid_out = shape, requests, kept

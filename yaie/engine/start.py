@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.device import choose_device, choose_dtype, explain_shortage
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, together
-from yaie.engine.parts import Parts, chosen_parts
+from yaie.engine.parts import Exercises, Parts, chosen_parts
 from yaie.engine.ranks import before_leaving
 from yaie.engine.threads import return_freed_memory
 from yaie.model.config import ModelConfig
@@ -23,9 +23,7 @@ from yaie.ops.registry import choose, register
 _number = count(1)  # of engines with learners' operators, for the names of these back ends
 
 
-def start_engine(
-    model: str | Path, config: EngineConfig, exercises: bool | str | Sequence[str] | None = None
-) -> Engine:
+def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises = None) -> Engine:
     """Load a model and make its engine, in this process and in others if they share the model.
 
     Args:

@@ -19,9 +19,12 @@ class OutputText:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt_token_ids: Sequence[int] = (),
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        prompt_token_ids: Sequence[int] = (),
         min_tokens: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._num_before_stop = min_tokens - 1  # tokens in whose text no stop string is looked for
         self._decoder = StreamDecoder(tokenizer, context=prompt_token_ids[-CONTEXT:])
         self._stop = tuple(stop)

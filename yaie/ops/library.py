@@ -144,9 +144,6 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# ------------------------------------------------------------------------------------ autograd
-
-
 class _Refused(torch.autograd.Function):
     """A call whose results, or the tensors that it writes into, raise in a backward pass."""
 

@@ -101,9 +101,6 @@ def cascade(*operands: Any) -> State:
     return decode("paged/cascade.cu", "cascade", *operands, workspace=workspace, state=state)
 
 
-# ---------------------------------------------------------------------------------------- rungs
-
-
 def one_block(*operands: Any, file: str | Path = "paged/one_block.cu") -> State:
     """A thread block for each query and query head; as in csrc/, or in a file like it."""
     _require_dim("one_block", operands[0], 4096)

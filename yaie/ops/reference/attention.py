@@ -83,9 +83,6 @@ def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> t
     return torch.arange(num_k, device=device) <= positions.unsqueeze(1)
 
 
-# ------------------------------------------------------------------------------------- ragged
-
-
 def ragged_attention(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -114,9 +111,6 @@ def ragged_attention(
         rows, columns = slice(q_start, q_end), slice(k_start, k_end)
         out[rows], lse[rows] = attention(q[rows], k[columns], v[columns], causal, scale)
     return out, lse
-
-
-# ------------------------------------------------------------------------------------- paged
 
 
 def paged_attention(
