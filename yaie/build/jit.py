@@ -182,8 +182,6 @@ class Module:
             return Availability("no C++ compiler", available=False)
         return Availability("compiled at first use")
 
-    # ------------------------------------------------------------------------ the devices
-
     def _emulated(self) -> emulator.Module:
         if self._on_cpu is None:
             if not nvcc.emulated(self.source):
@@ -251,8 +249,6 @@ def _stream(index: int) -> int:
 
     return torch._C._cuda_getCurrentRawStream(index)
 
-
-# ------------------------------------------------------------------------------- sources
 
 # By path, source and options: the module, and the text of every header that it was made with.
 _loaded: dict[tuple, tuple[Module, dict[Path, str | None]]] = {}

@@ -178,7 +178,7 @@ class Llama(nn.Module):
         check_slots(batch.slot_mapping, key_pool.shape)
         check_lengths(
             len(batch.token_ids),
-            *(key_pool.shape, batch.block_tables, batch.context_lens, batch.cu_seqlens),
+            *(key_pool, batch.block_tables, batch.context_lens, batch.cu_seqlens),
         )
 
     def pack(self) -> None:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from yaie.ops.checks import FLOATS, FP8, check_heads, check_range, check_tensor, known
 from yaie.ops.library import define, operator, planned
 from yaie.ops.registry import AUTO
 
 
-def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+def _empty_state(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
 @planned("attention", "ragged_attention")
 def attention_forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True,
-    scale: float | None = None, cu_seqlens_q: torch.Tensor | None = None,
-    cu_seqlens_k: torch.Tensor | None = None, *, backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, causal: bool = True,
+    scale: float | None = None, cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None, *, backend: str = AUTO,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention of one sequence, or of several that lie end to end.
 
     Args:
@@ -50,10 +50,10 @@ def attention_forward(
 
 @operator(_empty_state, name="paged_attention")
 def paged_attention_forward(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None = None, *,
+    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
+    context_lens: Tensor, cu_seqlens: Tensor, scale: float | None = None, *,
     backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention of a ragged batch over the paged cache; see `reference.attention`."""
     _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
@@ -61,15 +61,15 @@ def paged_attention_forward(
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     if known(q):
-        check_lengths(q.shape[0], key_pool.shape, block_tables, context_lens, cu_seqlens)
+        check_lengths(q.shape[0], key_pool, block_tables, context_lens, cu_seqlens)
 
 
 @operator(_empty_state)
 def shared_prefix_attention(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, shared_len: int, scale: float | None = None, *,
+    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
+    context_lens: Tensor, shared_len: int, scale: float | None = None, *,
     backend: str = AUTO,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """A decode step of sequences with a prefix in common, which is read once for all of them.
 
     The result is that of `paged_attention_forward` with one query per sequence; see
@@ -92,14 +92,14 @@ def shared_prefix_attention(
         )
     if known(q) and q.shape[0]:
         starts = torch.arange(q.shape[0] + 1, dtype=torch.int32)
-        check_lengths(q.shape[0], key_pool.shape, block_tables, context_lens, starts)
+        check_lengths(q.shape[0], key_pool, block_tables, context_lens, starts)
         if (shortest := int(context_lens.min())) < shared_len:
             raise ValueError(f"shared_len must be at most {shortest}, got {shared_len}")
         if (block_tables[:, :shared_blocks] != block_tables[:1, :shared_blocks]).any():
             raise ValueError(f"block_tables must begin with the same {shared_blocks} blocks")
 
 
-def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
+def _check_cache(q: Tensor, key_pool: Tensor, value_pool: Tensor) -> None:
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
     shape = ("num_blocks", "block_size", "kv_heads", q.shape[2])
     check_tensor("key_pool", key_pool, shape, (q.dtype, FP8), like=q, contiguous=True)
@@ -109,16 +109,15 @@ def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tens
 
 
 def check_lengths(
-    num_queries: int, pool_shape: Sequence[int], block_tables: torch.Tensor,
-    context_lens: torch.Tensor, cu_seqlens: torch.Tensor,
-) -> None:  # fmt: skip
+    num_queries: int, pool: Tensor, block_tables: Tensor, context_lens: Tensor, cu_seqlens: Tensor
+) -> None:
     """Check that queries, contexts, block tables and pools fit each other; CPU tensors only."""
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     counts = [end - start for start, end in pairwise(starts)]
     check_starts("cu_seqlens", starts, num_queries, "q")
     if any(length < count for length, count in zip(lengths, counts, strict=True)):
         raise ValueError(f"context_lens must be at least the queries {counts}, got {lengths}")
-    num_blocks, block_size = pool_shape[:2]
+    num_blocks, block_size = pool.shape[:2]
     room = block_tables.shape[1] * block_size
     if max(lengths, default=0) > room:
         raise ValueError(f"block_tables hold {room} tokens each, context_lens has {lengths}")

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 FP8 = torch.float8_e4m3fn  # of a cache of 8-bit floats
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def check_tensor(
-    name: str, tensor: torch.Tensor, shape: Sequence[int | str], dtypes: Sequence[torch.dtype],
-    like: torch.Tensor | None = None, contiguous: bool = False,
-) -> None:  # fmt: skip
+    name: str,
+    tensor: Tensor,
+    shape: Sequence[int | str],
+    dtypes: Sequence[torch.dtype],
+    like: Tensor | None = None,
+    contiguous: bool = False,
+) -> None:
     """Check a tensor's rank, sizes, dtype, device and layout.
 
     Args:
@@ -23,7 +28,7 @@ def check_tensor(
         like: a tensor whose device must be the same.
         contiguous: whether its elements must be adjacent in memory, in order.
     """
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
     sizes = tensor.shape
     fits = len(sizes) == len(shape)
@@ -42,7 +47,7 @@ def check_tensor(
         raise ValueError(f"{name} must be contiguous, got strides {list(tensor.stride())}")
 
 
-def check_range(name: str, indices: torch.Tensor, size: int) -> None:
+def check_range(name: str, indices: Tensor, size: int) -> None:
     """Check that indices are from 0 to `size` - 1, where they are known without waiting."""
     if not known(indices) or indices.numel() == 0:
         return
@@ -51,7 +56,7 @@ def check_range(name: str, indices: torch.Tensor, size: int) -> None:
         raise ValueError(f"{name} must be from 0 to {size - 1}, got {low if low < 0 else high}")
 
 
-def check_distinct(name: str, indices: torch.Tensor, what: str) -> None:
+def check_distinct(name: str, indices: Tensor, what: str) -> None:
     """Check that no index stands twice: of two writes to one place, either might stay.
 
     Where `check_range` checks; `what` is what the message calls an index.
@@ -60,7 +65,7 @@ def check_distinct(name: str, indices: torch.Tensor, what: str) -> None:
         raise ValueError(f"{name} must not have a {what} twice, got {indices.tolist()}")
 
 
-def known(indices: torch.Tensor) -> bool:
+def known(indices: Tensor) -> bool:
     """Whether values can be looked at: a GPU would stall, and torch.compile has none to show."""
     return indices.device.type == "cpu" and not torch.compiler.is_compiling()
 

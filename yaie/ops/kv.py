@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from yaie.ops.checks import FLOATS, FP8, check_distinct, check_range, check_tensor
 from yaie.ops.library import operator
@@ -13,9 +14,14 @@ from yaie.ops.registry import AUTO
 
 @operator(lambda *_: None, writes=("key_pool", "value_pool"))
 def reshape_and_cache(
-    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor, *, backend: str = AUTO,
-) -> None:  # fmt: skip
+    keys: Tensor,
+    values: Tensor,
+    key_pool: Tensor,
+    value_pool: Tensor,
+    slot_mapping: Tensor,
+    *,
+    backend: str = AUTO,
+) -> None:
     """Write the keys and values of new tokens into their slots.
 
     Args:
@@ -34,7 +40,7 @@ def reshape_and_cache(
     check_slots(slot_mapping, shape)
 
 
-def check_slots(slot_mapping: torch.Tensor, pool_shape: Sequence[int]) -> None:
+def check_slots(slot_mapping: Tensor, pool_shape: Sequence[int]) -> None:
     """Check that slots are in the pool, and none is written twice; on a CPU only."""
     check_range("slot_mapping", slot_mapping, pool_shape[0] * pool_shape[1])
     check_distinct("slot_mapping", slot_mapping, "slot")

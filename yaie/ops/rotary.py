@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from yaie.ops.checks import FLOATS, check_range, check_tensor
 from yaie.ops.library import operator
@@ -11,9 +12,8 @@ from yaie.ops.registry import AUTO
 
 @operator(lambda x, positions, cos, sin: x.new_empty(x.shape))
 def rotary(
-    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *,
-    backend: str = AUTO,
-) -> torch.Tensor:  # fmt: skip
+    x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, *, backend: str = AUTO
+) -> Tensor:
     """Rotate queries or keys by their positions; see `reference.rotary.apply_rotary`.
 
     Args:

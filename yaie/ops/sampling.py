@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+from torch import Tensor
 
 from yaie.ops.checks import FLOATS, check_tensor, known
 from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
-def one_per_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+def one_per_row(logits: Tensor, *_: Tensor) -> Tensor:
     """An empty result with one token per row."""
     return logits.new_empty(logits.shape[0], dtype=torch.int64)
 
 
 @operator(one_per_row)
 def sample(
-    logits: torch.Tensor, temperature: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor,
-    min_p: torch.Tensor, uniform: torch.Tensor, *, backend: str = AUTO,
-) -> torch.Tensor:  # fmt: skip
+    logits: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    min_p: Tensor,
+    uniform: Tensor,
+    *,
+    backend: str = AUTO,
+) -> Tensor:
     """A token for each row of `[rows, size]`; see `reference.sampling.sample`.
 
     Every parameter is a tensor with one number per row, on the device. Values are checked on a CPU
@@ -27,14 +36,14 @@ def sample(
     within rounding may keep one token more or fewer.
     """
     check_logits(logits)
-    check_row("temperature", temperature, torch.float32, logits, 0.0, None)
-    check_row("top_k", top_k, torch.int32, logits, -1, None)
+    check_row("temperature", temperature, torch.float32, logits, 0.0)
+    check_row("top_k", top_k, torch.int32, logits, -1)
     check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
     check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
     check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
 
 
-def check_logits(logits: torch.Tensor) -> None:
+def check_logits(logits: Tensor) -> None:
     """Check `[rows, size]` with at least one column."""
     check_tensor("logits", logits, ("rows", "size"), FLOATS, contiguous=True)
     if logits.shape[1] == 0:
@@ -42,14 +51,14 @@ def check_logits(logits: torch.Tensor) -> None:
 
 
 def check_row(
-    name: str, values: torch.Tensor, dtype: torch.dtype, logits: torch.Tensor, least: float | None,
-    most: float | None,
-) -> None:  # fmt: skip
-    """Check a parameter that has a number for each row, from `least` to `most`."""
+    name: str, values: Tensor, dtype: torch.dtype, logits: Tensor, *bounds: float
+) -> None:
+    """Check a parameter with a number per row. `bounds`: the least that it may be, and the most."""
     check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
-    if least is None or not known(values):
+    if not bounds or not known(values):
         return
-    fits = values >= least if most is None else (values >= least) & (values <= most)
+    least, most = (*bounds, math.inf)[:2]
+    fits = (values >= least) & (values <= most)
     if not fits.all():  # nor does a NaN fit
-        wanted = f"{least} or more" if most is None else f"from {least} to {most}"
+        wanted = f"{least} or more" if most == math.inf else f"from {least} to {most}"
         raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from yaie.ops.cpp.native import CACHES, call, padded, struct, wide
 from yaie.ops.registry import Declined
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm of each row of `[rows, size]`."""
     rows = padded(x)
     out = torch.empty_like(rows)
@@ -16,15 +17,13 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return out[:, : x.shape[1]].contiguous().to(x.dtype)
 
 
-def add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """RMSNorm of x + residual, and the sum, rounded: both results agree."""
     total = x + residual
     return rms_norm(total, weight, eps), total
 
 
-def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+def silu_and_mul(x: Tensor) -> Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
     both = padded(x.unflatten(1, (2, -1)))
     out = torch.empty_like(both[:, 0])
@@ -32,9 +31,7 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     return out[:, : x.shape[1] // 2].contiguous().to(x.dtype)
 
 
-def rotary(
-    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> torch.Tensor:
+def rotary(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate queries or keys `[tokens, heads, head_dim]` by their positions."""
     out = wide(x.clone(memory_format=torch.contiguous_format))
     call("rotary", out, positions, cos, sin, *x.shape)
@@ -42,9 +39,8 @@ def rotary(
 
 
 def reshape_and_cache(
-    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor,
-) -> None:  # fmt: skip
+    keys: Tensor, values: Tensor, key_pool: Tensor, value_pool: Tensor, slot_mapping: Tensor
+) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
     size = keys[:1].numel()
     keys, values = padded(keys.flatten(1)), padded(values.flatten(1))
@@ -53,9 +49,14 @@ def reshape_and_cache(
 
 
 def paged_attention(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    q: Tensor,
+    key_pool: Tensor,
+    value_pool: Tensor,
+    block_tables: Tensor,
+    context_lens: Tensor,
+    cu_seqlens: Tensor,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
     if head_dim % (lanes := call("lanes")):

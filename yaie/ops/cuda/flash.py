@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from yaie.ops.cuda.launching import (
     call,
@@ -24,7 +25,7 @@ from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
-State = tuple[torch.Tensor, torch.Tensor]
+State = tuple[Tensor, Tensor]
 Rung = Callable[..., State]
 _ROW = constants("flash/rows.cuh")
 MOST_HEAD_DIM = _ROW["MOST_PARTS"] * _ROW["WARP"]
@@ -35,17 +36,17 @@ class Sequences(NamedTuple):
     """How a batch lies: with nothing, as one sequence; with starts, end to end; with block tables,
     in the paged cache."""
 
-    starts_q: torch.Tensor | None = None
-    starts_k: torch.Tensor | None = None
-    block_tables: torch.Tensor | None = None
-    context_lens: torch.Tensor | None = None
+    starts_q: Tensor | None = None
+    starts_k: Tensor | None = None
+    block_tables: Tensor | None = None
+    context_lens: Tensor | None = None
 
 
 # What follows computes by the best rung, unless one is given; see `reference.attention`.
 
 
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None,
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None,
     rung: Rung | None = None,
 ) -> State:  # fmt: skip
     """Attention of one sequence."""
@@ -53,15 +54,14 @@ def attention(
 
 
 def ragged_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor, causal: bool, scale: float | None, rung: Rung | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, causal: bool, scale: float | None, rung: Rung | None = None,
 ) -> State:  # fmt: skip
     """Attention of several sequences that lie end to end."""
     return (rung or best)(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
 
 
-# ---------------------------------------------------------------------------------------- rungs
-# All take the operands of `launch`; as in csrc/, or in a file like it.
+# The rungs take the operands of `launch`; as in csrc/, or in a file like it.
 
 
 def row(*operands: Any, file: str | Path = "flash/row.cu") -> State:
@@ -84,7 +84,7 @@ def mma(*operands: Any) -> State:
     return launch("flash/mma.cu", "mma", *operands)
 
 
-def require_aligned_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, most: int) -> None:
+def require_aligned_heads(q: Tensor, k: Tensor, v: Tensor, most: int) -> None:
     """Raise Unsupported unless heads can be copied in 16 bytes, and have up to `most` elements."""
     if q.shape[2] > most or q.shape[2] % 8:
         raise Unsupported(f"head_dim must be a multiple of 8 up to {most}, got {q.shape[2]}")
@@ -114,9 +114,15 @@ def best(*operands: Any) -> State:
 
 
 def launch(
-    file: str | Path, rung: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool,
-    scale: float | None, sequences: Sequences,
-) -> State:  # fmt: skip
+    file: str | Path,
+    rung: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
+) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
     name = f"flash_{rung}_{'fp8_' * (k.element_size() == 1)}{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]

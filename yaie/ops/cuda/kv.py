@@ -6,15 +6,20 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from yaie.ops.cuda.launching import call, memory, suffix, token_rows
 
 
 def reshape_and_cache(
-    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor, file: str | Path = "kv/reshape_and_cache.cu",
+    keys: Tensor,
+    values: Tensor,
+    key_pool: Tensor,
+    value_pool: Tensor,
+    slot_mapping: Tensor,
+    file: str | Path = "kv/reshape_and_cache.cu",
     name: str = "reshape_and_cache",
-) -> None:  # fmt: skip
+) -> None:
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product.
     `name` is a launcher of `file`."""
     keys, values = token_rows(keys), token_rows(values)
@@ -30,6 +35,6 @@ def reshape_and_cache(
 
 
 @cache
-def _one(device: torch.device) -> torch.Tensor:
+def _one(device: torch.device) -> Tensor:
     """The scale of an 8-bit cache whose scales are folded into the weights."""
     return torch.ones(1, device=device)

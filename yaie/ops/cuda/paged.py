@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from yaie.ops.cuda.flash import Rung, Sequences, State, best
 from yaie.ops.cuda.launching import (
@@ -52,8 +52,8 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
 
 
 def shared_prefix_attention(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, shared_len: int, scale: float | None,
+    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
+    context_lens: Tensor, shared_len: int, scale: float | None,
 ) -> State:  # fmt: skip
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
@@ -160,9 +160,8 @@ RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (one_block, grouped, s
 
 
 def decode(
-    file: str | Path, rung: str, *operands: Any, workspace: Sequence[Any] = (),
-    state: State | None = None,
-) -> State:  # fmt: skip
+    file: str | Path, rung: str, *operands: Any, workspace: tuple = (), state: State | None = None
+) -> State:
     """Launch the rung of a file on the operator's arguments.
 
     Args:
@@ -176,12 +175,9 @@ def decode(
     return state
 
 
-def arguments(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, cu_seqlens: torch.Tensor | None, scale: float | None,
-    state: State | None = None,
-) -> tuple[State, list[Any]]:  # fmt: skip
+def arguments(*operands: Any, state: State | None = None) -> tuple[State, list[Any]]:
     """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
+    q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale = operands
     tokens, heads, head_dim = q.shape
     q = token_rows(q)
     if state is None:
@@ -196,7 +192,7 @@ def arguments(
     ]
 
 
-def _require_dim(rung: str, q: torch.Tensor, most: int) -> None:
+def _require_dim(rung: str, q: Tensor, most: int) -> None:
     if q.shape[2] > most:
         raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
 
@@ -208,7 +204,7 @@ def _multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
+def _require_mma(q: Tensor, key_pool: Tensor, value_pool: Tensor) -> None:
     """Raise Unsupported unless mma.cu takes these tensors on this card."""
     require_tensor_cores(q)
     (num_blocks, block_size, kv_heads, head_dim), heads = key_pool.shape, q.shape[1]

@@ -22,8 +22,6 @@ from yaie.ops.reference.online_softmax import State, merge_states, safe_softmax
 
 QUERY_TILE = 64  # queries computed at a time: of 32 to 256 the fastest, on two cores
 
-# ------------------------------------------------------------------------------------- dense
-
 
 def attention(
     q: torch.Tensor,

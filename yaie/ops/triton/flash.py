@@ -13,6 +13,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from yaie.ops.reference.attention import positive_scale
@@ -207,9 +208,14 @@ def _configs(dim: int, element_size: int) -> list[Config]:
 
 @launches(float32_result=1)
 def ragged_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor, causal: bool, scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:
     """Attention of several sequences that lie end to end; see `reference.attention`."""
     (num_tokens, num_heads, head_dim), num_kv_heads = q.shape, k.shape[1]
     out = q.new_empty(q.shape)
@@ -249,8 +255,8 @@ def ragged_attention(
 
 @launches(float32_result=1)
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor]:
     """Attention of one sequence; see `reference.attention.attention`."""
     ends = torch.arange(2, dtype=torch.int32, device=q.device)  # made there: no copy to wait for
     return ragged_attention.__wrapped__(
@@ -258,7 +264,7 @@ def attention(
     )
 
 
-def _tiles(x: torch.Tensor, block: int, dim: int) -> TensorDescriptor:
+def _tiles(x: Tensor, block: int, dim: int) -> TensorDescriptor:
     """`[tokens, heads, head_dim]` as tiles of some tokens of one head; beyond the end come zeros.
 
     Beyond head_dim too, where it is not a power of two: the product does not notice them.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton.runtime import INTERPRETED, largest_code, launches, run_kernel
@@ -50,9 +50,8 @@ def reshape_and_cache_kernel(
 
 @launches(computes=False)
 def reshape_and_cache(
-    keys: torch.Tensor, values: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor,
-    slot_mapping: torch.Tensor,
-) -> None:  # fmt: skip
+    keys: Tensor, values: Tensor, key_pool: Tensor, value_pool: Tensor, slot_mapping: Tensor
+) -> None:
     """Write the keys and values of new tokens into their slots."""
     tokens, num_heads, head_dim = keys.shape
     largest = largest_code(key_pool)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from yaie.ops.plans import made
 from yaie.ops.registry import Unsupported
@@ -73,7 +74,7 @@ def add_rms_norm_kernel(
 
 
 @launches()
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """RMSNorm of each row of `[rows, size]`."""
     out = made(torch.empty_like(x))
     launch_over_rows("rms_norm", rms_norm_kernel, (x, weight, out), eps)
@@ -82,18 +83,15 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @launches()
 def add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float,
-    kernel: Any = add_rms_norm_kernel,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float, kernel: Any = add_rms_norm_kernel
+) -> tuple[Tensor, Tensor]:
     """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
     out, total = made(torch.empty_like(x)), made(torch.empty_like(x))
     launch_over_rows("add_rms_norm", kernel, (x, residual, weight, out, total), eps)
     return out, total
 
 
-def launch_over_rows(
-    name: str, kernel: Any, tensors: tuple[torch.Tensor, ...], *numbers: float
-) -> None:
+def launch_over_rows(name: str, kernel: Any, tensors: tuple[Tensor, ...], *numbers: float) -> None:
     """Launch a row kernel over the rows of the first tensor, with the fastest configuration; it
     takes the tensors, the sizes, and further numbers."""
     x = tensors[0]

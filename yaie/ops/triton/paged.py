@@ -13,6 +13,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
@@ -183,9 +184,14 @@ def merge_kernel(
 
 @launches(float32_result=1)
 def paged_attention(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor, block_tables: torch.Tensor,
-    context_lens: torch.Tensor, cu_seqlens: torch.Tensor, scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    q: Tensor,
+    key_pool: Tensor,
+    value_pool: Tensor,
+    block_tables: Tensor,
+    context_lens: Tensor,
+    cu_seqlens: Tensor,
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`."""
     (num_tokens, num_heads, head_dim), num_kv_heads = q.shape, key_pool.shape[2]
     out = made(q.new_empty(q.shape))

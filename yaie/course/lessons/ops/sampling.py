@@ -23,6 +23,6 @@ def gumbel_sample(
     See `reference.sampling.gumbel_sample`.
     """
     check_logits(logits)
-    check_row("temperature", temperature, torch.float32, logits, 0.0, None)
-    check_row("seed", seed, torch.int64, logits, None, None)
-    check_row("step", step, torch.int64, logits, None, None)
+    check_row("temperature", temperature, torch.float32, logits, 0.0)
+    check_row("seed", seed, torch.int64, logits)
+    check_row("step", step, torch.int64, logits)
