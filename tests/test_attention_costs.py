@@ -25,8 +25,8 @@ DTYPES = {2: torch.float16, 4: torch.float32}
 
 
 class Flops(TorchDispatchMode):
-    """The operations of products by torch's own formulas, as FlopCounterMode counts them, which
-    takes longer for all that is none than tiles of one row take to compute."""
+    """The operations of products by torch's own formulas. FlopCounterMode counts the same, but
+    what it does for all other calls takes longer than computing tiles of one row."""
 
     total = 0
 

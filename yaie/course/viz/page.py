@@ -229,7 +229,7 @@ def png(picture: Picture) -> bytes:
     """
     drawn, buffer, text = io.BytesIO(), io.BytesIO(), PngInfo()
     text.add_text(DESCRIPTION, picture.alt)
-    unpacked = {"compress_level": 0}  # the next line reads it
+    unpacked = {"compress_level": 0}  # it is decoded right away
     picture.savefig(drawn, format="png", dpi=DPI, facecolor=PAPER, pil_kwargs=unpacked)
     with Image.open(drawn) as file:
         colors = file.convert("RGB").quantize(256, dither=Image.Dither.NONE)
