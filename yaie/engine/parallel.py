@@ -170,7 +170,7 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
         raise
 
 
-_engine: Engine | None = None
+_engine: Engine | None = None  # of a rank other than 0
 
 
 def open_engine(model: Path, config: EngineConfig, exercises: Exercises) -> None:

@@ -67,10 +67,10 @@ class Runner:
     def __init__(
         self, model: Llama, kv: KVCacheManager, config: EngineConfig, max_model_len: int
     ) -> None:
-        self.model, self.kv, self.max_num_seqs = model, kv, config.max_num_seqs
-        max_num_seqs, max_blocks = config.max_num_seqs, blocks_needed(max_model_len, kv.block_size)
+        self.model, self.kv = model, kv
+        self.max_num_seqs = max_num_seqs = config.max_num_seqs
+        self.max_blocks = max_blocks = blocks_needed(max_model_len, kv.block_size)
         max_num_tokens = max_num_seqs + max(config.max_num_batched_tokens, max_model_len)
-        self.max_blocks = max_blocks
         device = kv.key_pools[0].device
         sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
         most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
