@@ -172,7 +172,7 @@ class Runner:
         self._staging.reverse()  # the GPU may not have read the other buffer yet
         fields, requests = self._staging[0].open(shape), step.scheduled
         kept = np.array([request.num_kept_tokens for request in requests])
-        last, self._laid_out = self._laid_out, NOTHING  # if it is interrupted
+        last, self._laid_out = self._laid_out, NOTHING  # in case it is interrupted
         is_next = shape.is_decode and last[:2] == (shape, requests)
         if is_next and all(request.num_pending for request in requests):
             moved, last_fields = kept != last[2], self._staging[-1].fields(shape)

@@ -85,8 +85,6 @@ class Scheduler:
         """Queue a new request."""
         self.waiting.append(request)
 
-    # ------------------------------------------------------------------------ one step
-
     def schedule(self) -> Step:
         """Put the next step together: decode first, then prompts under way, then new requests.
 
@@ -221,8 +219,6 @@ class Scheduler:
             elif request.num_known_tokens - 1 - request.num_kept_tokens >= self.kv.block_size:
                 self.keep(request, request.num_known_tokens - 1)
 
-    # ------------------------------------------------------------------------ endings
-
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it waits in front, to be computed again.
 
@@ -278,8 +274,6 @@ class Scheduler:
         self.kv.pool.share(cached)
         self.kv.pool.release(ours)  # most are the same, and keep as many users as they had
         table[first:last] = cached
-
-    # ------------------------------------------------------------------------ admission
 
     def _has_place(self, step: Step) -> bool:
         has_budget = step.total_tokens < self.max_num_batched_tokens
