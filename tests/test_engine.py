@@ -680,7 +680,7 @@ def test_a_sampler_of_ones_own_may_come_at_any_time(ahead, model):
 
     class Sevens(SamplingKernel):
         def sample(self, logits, **_):
-            return torch.full((len(logits),), 7)
+            return torch.full((len(logits),), 7, dtype=torch.int32)  # int64 is asked for
 
     engine.sampler = Sevens()
     engine.step()

@@ -89,5 +89,5 @@ def sample(sampler: SamplingKernel, requests: list[Request], logits: torch.Tenso
             logits if all(sound) else logits[rows],
             generators=[request.generator for request in chosen],
             **{name: [getattr(request.params, name) for request in chosen] for name in names},
-        )
+        ).to(tokens)
     return tokens

@@ -93,11 +93,12 @@ def _in_huge_pages(
     rows: Rows, dtype: torch.dtype, pages: torch.Tensor
 ) -> tuple[Rows, torch.Tensor]:
     """A copy of this dtype in free pages of 2 MB, where the system has them, and the pages that are
-    left. To translate the address of a 4 KB page takes a processor about as long as to read it."""
+    left. To translate the address of a 4 KB page takes a processor about as long as to read it. Only
+    pages that are written take memory, but a system may refuse to reserve more than it has."""
     data, num_bytes = rows.data, rows.data.numel() * dtype.itemsize
     size = -(-num_bytes // 64) * 64  # each begins at a cache line
     if size > len(pages):
-        memory = mmap.mmap(-1, max(size, 1 << 30), access=mmap.ACCESS_COPY)
+        memory = mmap.mmap(-1, max(size, 1 << 28), access=mmap.ACCESS_COPY)
         with contextlib.suppress(AttributeError, OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)
         pages = torch.frombuffer(memory, dtype=torch.uint8)
