@@ -93,8 +93,8 @@ def _in_huge_pages(
     rows: Rows, dtype: torch.dtype, pages: torch.Tensor
 ) -> tuple[Rows, torch.Tensor]:
     """A copy of this dtype in free pages of 2 MB, where the system has them, and the pages that are
-    left. To translate the address of a 4 KB page takes a processor about as long as to read it. Only
-    pages that are written take memory, but a system may refuse to reserve more than it has."""
+    left. To translate the address of a 4 KB page takes a processor about as long as to read it.
+    Only pages that are written take memory; a system may refuse to reserve more than it has."""
     data, num_bytes = rows.data, rows.data.numel() * dtype.itemsize
     size = -(-num_bytes // 64) * 64  # each begins at a cache line
     if size > len(pages):
