@@ -151,9 +151,8 @@ def server_of(path: Path) -> list[str]:
     """The command that starts llama.cpp's server, which needs `pip install
     llama-cpp-python[server]`. It keeps no logits of prompts, and the weights in the mapped file."""
     options = {"model": path, "port": 0, "n_ctx": CONTEXT, "logits_all": False, "use_mlock": False}
-    options |= {"verbose": False} | dict.fromkeys(
-        ("n_threads", "n_threads_batch"), len(os.sched_getaffinity(0))
-    )
+    threads = len(os.sched_getaffinity(0))
+    options |= {"verbose": False, "n_threads": threads, "n_threads_batch": threads}
     flags = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     return [PEER_PYTHON, "-m", "llama_cpp.server", *flags]
 
@@ -321,12 +320,12 @@ def write_gguf(folder: Path, path: Path, kind: str, has_vocabulary: bool = False
     writer.add_rope_freq_base(config.rope_theta)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_vocab_size(config.vocab_size)
-    fields = open_gguf(folder / GGUF_FILE).fields if has_vocabulary else {}
-    for name, field in fields.items():
-        if name.startswith("tokenizer."):
-            of = field.types[-1] if len(field.types) > 1 else None
-            writer.add_key_value(name, field.contents(), field.types[0], of)
-    if not has_vocabulary:
+    if has_vocabulary:
+        for name, field in open_gguf(folder / GGUF_FILE).fields.items():
+            if name.startswith("tokenizer."):
+                of = field.types[-1] if len(field.types) > 1 else None
+                writer.add_key_value(name, field.contents(), field.types[0], of)
+    else:
         writer.add_tokenizer_model("no_vocab")
     parts = {theirs: ours for ours, theirs in (LAYER_TENSORS | TENSORS).items()}
     for file in sorted(folder.glob("*.safetensors")):

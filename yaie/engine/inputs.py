@@ -140,9 +140,7 @@ class Inputs:
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     """The sizes of a step, block tables as wide as the longest."""
     widest = max(len(kv.block_tables[request.request_id]) for request in step.scheduled)
-    scored = sum(
-        r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled if r.scores_prompt
-    )
+    scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled)
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
@@ -160,8 +158,7 @@ def write_batch(fields: Fields, step: Step, kv: KVCacheManager, num_sampled: int
     for i, request in enumerate(step.scheduled):
         start = request.num_computed_tokens
         end = start + step.num_tokens[request.request_id]
-        if request.scores_prompt:
-            scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
+        scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
         shifts.append(start - len(tokens))
         tokens += request.token_ids[start:end]
         slots += kv.slot_mapping(request.request_id, start, end)

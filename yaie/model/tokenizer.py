@@ -260,10 +260,13 @@ BYTE_OF = _byte_alphabet()
 
 def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
     """Texts by role; older files store a token as a dictionary with its content."""
-    roles = ("bos_token", "eos_token", "unk_token", "pad_token")
-    found = {role: settings.get(role) for role in roles}
-    found = {role: t.get("content") if isinstance(t, dict) else t for role, t in found.items()}
-    return {role: text for role, text in found.items() if isinstance(text, str)}
+    found = {}
+    for role in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        token = settings.get(role)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            found[role] = token
+    return found
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
