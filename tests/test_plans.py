@@ -6,6 +6,7 @@ plan's addresses belong to.
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 import threading
@@ -13,6 +14,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -386,10 +388,12 @@ def paged_split(*operands: object) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class TritonKernel:
-    """Stands in for a Triton kernel and for its compiled form; notes its launches."""
+    """Stands in for a Triton kernel, its compiled form and torch's launcher; notes its launches."""
 
     arg_names = ("x", "out", "size", "BLOCK")
-    function, packed_metadata = "the kernel", "how it was compiled"
+    types = "*fp32", "*fp32", "i32", "constexpr"
+    src = SimpleNamespace(signature=dict(zip(arg_names, types, strict=True)))
+    metadata = SimpleNamespace(num_warps=4, shared=64, num_ctas=1, global_scratch_size=0)
 
     def __init__(self) -> None:
         self.launches: list[tuple] = []
@@ -397,14 +401,17 @@ class TritonKernel:
     def __getitem__(self, grid):
         def run(*values, stream=None, **options):
             self.launches.append((grid, values, stream))
-            return self
+            compiled = copy.copy(self)
+            compiled.function = options.get("BLOCK")  # of a kernel compiled for this constant
+            return compiled
 
         return run
 
-    def run(self, x, y, z, stream, function, packed_metadata, *rest):
-        assert (function, packed_metadata) == (self.function, self.packed_metadata)
-        assert rest[:3] == (None, None, None)  # no description, no hooks
-        self.launches.append(((x, y, z), rest[3:], stream))
+    def _launch_kernel(self, function, x, y, z, warps, shared, types, values, stream):
+        *values, global_scratch, profile_scratch = values
+        assert (warps, shared, types) == (4, 64, "lllll")
+        assert (global_scratch, profile_scratch) == (0, 0)
+        self.launches.append(((x, y, z), (*values, function), stream))
 
 
 @pytest.fixture
@@ -415,6 +422,7 @@ def triton_operator(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runtime, "_time", lambda launch, config: (launch(config), config["BLOCK"]))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     kernel = TritonKernel()
+    monkeypatch.setattr(torch._C, "_StaticCudaLauncher", kernel, raising=False)
 
     def operator(x: torch.Tensor, large: bool, *, backend: str) -> torch.Tensor:
         out = plans.made(torch.empty_like(x))
@@ -440,7 +448,7 @@ def test_a_launch_of_triton_is_kept_without_its_tensors(triton_operator) -> None
     out = plans.launch(operator, (y, False), "triton", ())
     wanted = ((3, 1, 1), (y.data_ptr(), out.data_ptr(), 4, 8), STREAM)
     assert kernel.launches == [wanted]
-    kernel.run = None  # a hook is told of the launch, as Triton itself does it
+    kernel._launch_kernel = None  # a hook is told of the launch, as Triton itself does it
     hook = runtime.triton.knobs.runtime.launch_exit_hook
     hook.add(print)
     try:
@@ -448,6 +456,17 @@ def test_a_launch_of_triton_is_kept_without_its_tensors(triton_operator) -> None
     finally:
         hook.remove(print)
     assert kernel.launches == [wanted, (wanted[0], (y.data_ptr(), out.data_ptr(), 4, 8), STREAM)]
+
+
+@pytest.mark.parametrize("needs", ["num_ctas", "global_scratch_size"])
+def test_a_launch_that_torch_cannot_make_is_not_kept(triton_operator, needs: str) -> None:
+    """A cluster of thread blocks, or memory that Triton allocates for each launch."""
+    kernel, operator = triton_operator
+    kernel.metadata = SimpleNamespace(**vars(kernel.metadata) | {needs: 2})
+    x = torch.randn(4)
+    for _ in range(2):
+        plans.launch(operator, (x, False), "triton", ())
+    assert kept() == [None] and [values[0] is x for _, values, _ in kernel.launches] == [True] * 2
 
 
 def test_a_plan_has_the_configuration_that_was_timed(triton_operator, monkeypatch) -> None:

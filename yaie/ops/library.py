@@ -20,7 +20,7 @@ import torch
 from torch import _C
 from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.utils._pytree import tree_leaves
 
 from yaie.ops import plans
@@ -80,10 +80,9 @@ def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable]
         @wraps(function)
         def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
             on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
-            is_changed = changed and not changed.isdisjoint(operators)
-            if not on_gpu or named or is_compiling() or is_changed:
+            if not on_gpu or named or (changed and not changed.isdisjoint(operators)):
                 return function(*arguments, backend=backend, **named)
-            if _profiler_enabled() or _C._len_torch_function_stack():
+            if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
                 return function(*arguments, backend=backend)
             return plans.launch(function, arguments, backend, written)
 

@@ -34,9 +34,9 @@ STREAM = object()  # stands for the handle of a stream in a recorded launch
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _PLAIN = TENSORS | {int, float, bool, type(None)}
-# Per operator, back end, first shape and card, and whether gradients are recorded, which no guard
-# checks: the guards, alignments and numbers of each call, and its plan, or None if the call cannot
-# be kept.
+# Per operator, back end, size of the first tensor and card, and whether gradients are recorded,
+# which no guard checks: the guards, alignments and numbers of each call, and its plan, or None if
+# the call cannot be kept.
 _plans: dict[tuple, list[tuple[guards.TensorGuards, list[int], list[tuple], Plan | None]]] = {}
 Start = Callable[[Sequence[Any]], None]
 
@@ -56,7 +56,7 @@ class Plan:
         self.written = [len(_tensors(arguments[:i])) for i in written]
         self.index = arguments[0].get_device()
         self.made: list[Callable[[], torch.Tensor]] = []
-        self.launches: list[tuple[Start, list[Any], list[tuple[int, int]]]] = []
+        self.launches: list[tuple[Start, list[Any], itemgetter]] = []
         self.is_whole, self.is_provisional = True, False
 
     def note(
@@ -70,10 +70,11 @@ class Plan:
             addresses: (index, address) of each address in `values`; with None, an address that is
                 not that of one tensor, the call cannot be kept.
         """
-        own = {x.data_ptr(): i for i, x in enumerate(self.tensors)}
-        places = [(values.index(STREAM), -1), *[(i, own.get(address)) for i, address in addresses]]
-        self.is_whole &= None not in dict(places).values()
-        self.launches.append((start, list(values), places))
+        own = {x.data_ptr(): i for i, x in enumerate(self.tensors, len(values))}
+        places = {values.index(STREAM): -1, **{i: own.get(address) for i, address in addresses}}
+        self.is_whole &= None not in places.values()
+        choose = itemgetter(*[places.get(i, i) for i in range(len(values))])
+        self.launches.append((start, list(values), choose))
 
     def finish(self, result: Any) -> Plan | None:
         """The plan, without its tensors, or None if the call cannot be kept."""
@@ -89,28 +90,23 @@ class Plan:
         if _C._cuda_getDevice() != self.index:
             with torch.cuda.device(self.index):
                 return self.run(given, addresses)
-        tensors = [*given, *[make() for make in self.made]]
-        addresses += [x.data_ptr() for x in tensors[len(given) :]]
+        new = [make() for make in self.made]
+        addresses += [x.data_ptr() for x in new]
         addresses.append(_C._cuda_getCurrentRawStream(self.index))
-        for start, kept, places in self.launches:
-            values = kept.copy()
-            for place, which in places:
-                values[place] = addresses[which]
-            start(values)
+        for start, values, choose in self.launches:
+            start(choose(values + addresses))
         for which in self.written:
-            increment_version(tensors[which])
-        return self.result(tensors)
+            increment_version(given[which])
+        return self.result([*given, *new])
 
 
-def made(tensor: torch.Tensor) -> torch.Tensor:
-    """Note new memory in the plan that is being recorded, so that later calls allocate the same;
-    returns the tensor."""
+def made(x: torch.Tensor) -> torch.Tensor:
+    """Have the plan that is recorded, if one is, allocate memory like this too; returns x."""
     if plan := _thread.recording:
-        plan.is_whole &= tensor.is_contiguous() and tensor.numel() > 0
-        shape, stride = tuple(tensor.shape), tensor.stride()
-        plan.made.append(partial(_EMPTY[tensor.device.type], shape, stride, tensor.dtype))
-        plan.tensors.append(tensor)
-    return tensor
+        plan.is_whole &= x.is_contiguous() and x.numel() > 0
+        plan.made.append(partial(_EMPTY[x.device.type], tuple(x.shape), x.stride(), x.dtype))
+        plan.tensors.append(x)
+    return x
 
 
 def forget() -> None:
@@ -160,7 +156,7 @@ def launch(
         written: which of them the operator writes into.
     """
     first = arguments[0]
-    like = operator, backend, first.shape, first.get_device(), _C.is_grad_enabled()
+    like = operator, backend, first.numel(), first.get_device(), _C.is_grad_enabled()
     for guard, low, numbers, plan in _plans.get(like, ()):
         tensors = _tensors(arguments) if numbers else arguments
         fits = len(tensors) == len(low) and (not numbers or numbers == _numbers(arguments))

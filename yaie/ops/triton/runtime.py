@@ -102,8 +102,8 @@ def num_processors(device: torch.device) -> int:
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
-    compiled kernel, and to describe the launch to hooks, than to launch it. A planned call skips
-    the choice and, if there are no hooks, the description; hooks get addresses instead of tensors.
+    compiled kernel than to launch it, so a planned call skips the choice. Torch launches it then,
+    in one call of C++; if there are hooks, Triton does, and tells them addresses, not tensors.
 
     Args:
         arguments: tensors and numbers, for the first of the kernel's parameters.
@@ -113,20 +113,25 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
     plan = plans.recording()
     if INTERPRETED or plan is None:
         return
-    values = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
+    given = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
+    addresses = {i: x.data_ptr() for i, x in enumerate(given) if isinstance(x, torch.Tensor)}
+    values = [addresses.get(i, x) for i, x in enumerate(given)] + [0, plans.STREAM]
     grid = (*grid, 1, 1)[:3]
-    run, hooks, metadata = compiled[grid], triton.knobs.runtime, compiled.packed_metadata
+    run, hooks, about = compiled[grid], triton.knobs.runtime, compiled.metadata
+    plan.is_whole &= about.num_ctas == 1 and not about.global_scratch_size
+    kinds = enumerate(compiled.src.signature.values())
+    types = {i: "f" if kind == "fp32" else "l" for i, kind in kinds if kind != "constexpr"}
+    passed = itemgetter(*types, -2, -2)  # and 0 for two pointers to scratch memory
+    fixed = compiled.function, *grid, about.num_warps, about.shared, "".join(types.values()) + "ll"
+    launch = functools.partial(torch._C._StaticCudaLauncher._launch_kernel, *fixed)
 
     def start(values: Sequence[Any]) -> None:
-        stream, *rest = values
         if hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls:
-            run(*rest, stream=stream)
+            run(*values[:-2], stream=values[-1])
         else:
-            compiled.run(*grid, stream, compiled.function, metadata, None, None, None, *rest)
+            launch(passed(values), values[-1])
 
-    addresses = {i: x.data_ptr() for i, x in enumerate(values, 1) if isinstance(x, torch.Tensor)}
-    values = [addresses.get(i, x) for i, x in enumerate(values, 1)]
-    plan.note(start, [plans.STREAM, *values], addresses.items())
+    plan.note(start, values, addresses.items())
 
 
 def fastest(
