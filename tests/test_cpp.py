@@ -28,7 +28,7 @@ from yaie.emulator import build
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.model.gguf import read_rows
 from yaie.model.linear import Linear
-from yaie.model.llama import Llama
+from yaie.model.llama import OPERATORS, Llama
 from yaie.model.weights import FORMATS, load_model
 from yaie.ops import norm, operators, registry
 from yaie.ops.attention import paged_attention_forward
@@ -202,7 +202,7 @@ def logits_of(model: Llama, chunks: tuple[int, ...] = ()) -> torch.Tensor:
     """Of three prompts in scattered blocks; `chunks` of the first one are computed before."""
     prompts = [[7 + i % 90 for i in range(60)], [5, 6, 7], [9]]
     tables, blocks = scattered_tables([60, 3, 1], 16)
-    pools = make_pools(model.config, blocks, 16, model.dtype)
+    pools = make_pools(model.config, blocks, 16, model.cache_dtype)
     start = 0
     for end in chunks:
         model(make_batch([(prompts[0][start:end], start, tables[0])], 16), *pools)
@@ -239,6 +239,7 @@ def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
         for name, w in weights.items()
     }
     model = load_model(folder, form)
+    model.cache_dtype = torch.float32
     save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
     got, numbers = logits_of(model), load_model(folder)
     if form != "q8_0":  # whose products round x
@@ -254,6 +255,46 @@ def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
     torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
     model.step = None  # as with a learner's operator
     torch.testing.assert_close(logits_of(model), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["float32", "float16", "bfloat16", *GROUPS])
+def test_only_weights_in_groups_are_cached_in_float16(tiny_model, form):
+    cached = torch.float16 if form in GROUPS else getattr(torch, form)
+    llm = LLM(tiny_model, device="cpu", dtype=form, kv_cache_memory_bytes=2**18)
+    engine, numbers = llm.engine, 2 * 2 * 2 * 16  # keys and values, layers, KV heads, head_dim
+    assert {pool.dtype for pool in engine.kv.key_pools + engine.kv.value_pools} == {cached}
+    assert engine.kv.pool.num_blocks == 2**18 // (16 * numbers * cached.itemsize)
+    with_another = load_model(tiny_model, form, backends={"paged_attention": "reference"})
+    assert with_another.cache_dtype == with_another.dtype  # which no other operator has to widen
+
+
+def test_a_model_of_groups_caches_what_rounding_to_float16_leaves(tiny_model, tmp_path):
+    """The oracle computes in float64 with the numbers that the weights stand for, and rounds keys
+    and values by torch. Without that rounding the logits are a hundred times as far away."""
+    from safetensors.torch import load_file, save_file
+
+    folder = make_tiny_model(tmp_path / "model")
+    model = load_model(folder, "q8_0")
+    weights = load_file(folder / "model.safetensors")
+    rounded = {n: stored(w, "q8_0")[1] if w.ndim == 2 else w.double() for n, w in weights.items()}
+    save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def write(keys, values, key_pool, value_pool, slots):
+        key_pool.flatten(0, 1)[slots] = keys.half().double()
+        value_pool.flatten(0, 1)[slots] = values.half().double()
+
+    registry.register("reshape_and_cache", "rounded", write)
+    own = {name: "reference" for name in OPERATORS} | {"reshape_and_cache": "rounded"}
+    oracle, exact = (load_model(folder, "float64", "cpu", who) for who in (own, "reference"))
+    near, far = ((logits_of(model) - logits_of(m)).abs().max() for m in (oracle, exact))
+    assert near < far / 100
+
+
+@pytest.mark.parametrize("form", GROUPS)
+def test_logits_of_groups_do_not_depend_on_what_the_cache_had_before(tiny_model, form):
+    model = load_model(tiny_model, form)
+    assert model.cache_dtype == torch.float16
+    assert torch.equal(logits_of(model), logits_of(model, chunks=(17, 40)))
 
 
 @pytest.mark.parametrize("forms", [("q8_0", "q4_1"), ("q4_1", "q8_0")], ids=" ".join)
@@ -491,7 +532,7 @@ def logprobs(real_model):
         model = load_model(real_model, dtype, "cpu", backend)
         for prompt in prompts:
             blocks = -(-len(prompt) // 16)
-            pools = make_pools(model.config, blocks, 16, model.dtype)
+            pools = make_pools(model.config, blocks, 16, model.cache_dtype)
             rows = range(len(prompt))
             sequence = [(prompt, 0, list(range(blocks)))]
             yield model(make_batch(sequence, 16, rows), *pools).log_softmax(-1)

@@ -47,7 +47,7 @@ def logprobs(model: Llama, prompts: list[list[int]]) -> torch.Tensor:
         places, blocks = torch.arange(len(prompt)), -(-len(prompt) // BLOCK)
         shape = (blocks, BLOCK, config.num_key_value_heads, config.head_dim)
         pools = [
-            [torch.zeros(shape, dtype=model.dtype) for _ in range(config.num_hidden_layers)]
+            [torch.zeros(shape, dtype=model.cache_dtype) for _ in range(config.num_hidden_layers)]
             for _ in range(2)
         ]
         ends = torch.tensor([0, len(prompt)], dtype=torch.int32)

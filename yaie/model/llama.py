@@ -56,7 +56,7 @@ class Llama(nn.Module):
 
     Attributes:
         config: of this process's part.
-        cache_dtype: of the keys and values that it caches: `dtype`, or 8-bit floats.
+        cache_dtype: of the keys and values that it caches: `dtype`, or one of fewer bits.
     """
 
     def __init__(

@@ -26,9 +26,9 @@ from yaie.ops.cpp.native import GROUPS, Rows
 from yaie.ops.registry import AUTO
 
 NAMES = ("float32", "bfloat16", "float16", "float64")
-DTYPES = {name: getattr(torch, name) for name in NAMES}
-Files = dict[Path, list[str]]  # and the tensors in each
 FORMATS = (*GROUPS, "gguf")
+DTYPES = {name: getattr(torch, name) for name in NAMES} | dict.fromkeys(FORMATS, torch.float32)
+Files = dict[Path, list[str]]  # and the tensors in each
 STORED_DTYPES = ("F64", "F32", "F16", "BF16")
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -45,7 +45,8 @@ def load_model(
 
     On a CPU whose back end `cpp` multiplies, weights that the file has in `dtype` stay in the
     mapped file. There `dtype` may also be one of FORMATS: matrices in groups with scales, "gguf"
-    for those of the folder's GGUF file as they are. All else is float32.
+    for those of the folder's GGUF file as they are. All else is float32; keys and values are cached
+    in float16 if the matrices are in groups and `cpp` computes all operators.
 
     `backends` and `shard` go to `Llama`; of the files, only the shard is read. Raises ValueError
     that names the file and the tensor if weights are missing, unexpected, of the wrong shape or
@@ -53,7 +54,7 @@ def load_model(
     """
     folder = Path(folder)
     form = dtype if dtype in FORMATS else None
-    dtype = torch.float32 if form else parse_dtype(dtype)
+    dtype = parse_dtype(dtype)
     config, files = check_weights(folder)
     check(folder)
     model = Llama(config, dtype=dtype, device=device, backends=backends, shard=shard)
@@ -61,8 +62,7 @@ def load_model(
     if form and not in_place:
         raise ValueError(f"dtype {form!r} needs the back end 'cpp' on a CPU, in one process")
     if in_place:
-        in_file = read_rows(folder / GGUF_FILE) if form == "gguf" else None
-        model.take(in_file or _rows(files, form, dtype))
+        model.take(read_rows(folder / GGUF_FILE) if form == "gguf" else _rows(files, form, dtype))
     else:
         places = model.places()
         for file, names in files.items():
@@ -70,6 +70,8 @@ def load_model(
                 for name in names:
                     places[name].copy_(_read(tensors, name, config, shard))
     model.pack()
+    if model.step and model.layers[0].qkv.rows[0].form:
+        model.cache_dtype = torch.float16  # rounded far less than such weights are
     return model.eval()
 
 
@@ -135,10 +137,8 @@ def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
     FORMATS that of the activations."""
     if dtype in DTYPES.values():
         return dtype
-    if dtype in FORMATS:
-        return torch.float32
     if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join((*DTYPES, *FORMATS))}, got {dtype!r}")
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     return DTYPES[dtype]
 
 
