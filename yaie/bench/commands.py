@@ -21,7 +21,11 @@ Dtype = Annotated[
     ),
 ]
 CacheDtype = Annotated[
-    str, typer.Option(help="auto, or fp8: keys and values in 8 bits, half the memory.")
+    str,
+    typer.Option(
+        help="Of keys and values: auto takes dtype, or float16 beside weights of 8 or 4 bits; fp8 "
+        "takes 8 bits, half the memory."
+    ),
 ]
 Backend = Annotated[
     list[str] | None,
