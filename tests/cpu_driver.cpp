@@ -15,7 +15,7 @@ static bool round_all(float* x, int64_t count) {
         Rounded group;
         round_groups(x + at, 32, &group);
         for (int i = 0; i < 32; ++i) {
-            float number = group.x[i / 16][i % 16] * group.scale;
+            float number = group.x[i] * group.scale;
             right &= std::abs(number - x[at + i]) <= 0.5001f * group.scale;
             x[at + i] = number;
         }
@@ -26,7 +26,6 @@ static bool round_all(float* x, int64_t count) {
 template <class F>
 static void product_of(const char* name) {
     const int64_t size = 96, rows = 37, stride = row_bytes<F>(size);
-    const bool in_integers = F::KIND > Q8_0::KIND;  // of those of weights
     bool right = true;
     for (int64_t tokens : {1, 2, 3, 9}) {
         std::vector<uint8_t> weights(rows * stride);
@@ -38,14 +37,22 @@ static void product_of(const char* name) {
         for (int64_t i = 0; i < tokens * size; ++i) x[i] = i % size < 32 ? 0.0f : drawn();
         Multiplier multiplier{x, size, F::KIND, room};
         std::vector<float> out(tokens * WIDTH), wide(size);
-        Part part{weights.data(), rows, F::KIND};
+        std::vector<uint8_t> stored = weights, row(stride);
+        if constexpr (INTERLEAVED<F>)
+            for (int64_t r = 0; r + LANES <= rows; r += LANES)
+                interleave<F>({weights.data(), stride, rows - 1}, r, size, &stored[r * stride]);
+        Part part{stored.data(), rows, F::KIND};
+        for (int64_t r = 0; r < rows; ++r) {
+            const uint8_t* found = row_of<F>(part, size, r, row.data());
+            right &= memcmp(found, &weights[r * stride], stride) == 0;
+        }
         int64_t compared = 0;
         for (int64_t panel = 0; panel < panels(rows); ++panel) {
             const Rows found = multiplier.panel(part, panel, 0, tokens, out.data());
-            if (in_integers && panel == 0) right &= round_all(x, tokens * size);
+            if (INTERLEAVED<F> && panel == 0) right &= round_all(x, tokens * size);
             for (int64_t r = 0; r < PANEL; ++r) {
                 if (found.place(r) > found.last) continue;
-                widen<F>(found[r], size, wide.data());
+                widen<F>(&weights[found.place(r) * stride], size, wide.data());
                 ++compared;
                 for (int64_t t = 0; t < tokens; ++t) {
                     double sum = 0;

@@ -58,30 +58,6 @@ static inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (decltype(a > b)){__VA_ARGS__})
 #endif
 typedef float Quad __attribute__((vector_size(16)));
-constexpr int SIDE = LANES < 8 ? 4 : 8;
-typedef uint32_t Line __attribute__((vector_size(4 * SIDE)));
-
-// Interleave two of each four lanes of a and b: the lower two (FROM = 0) or the upper two (2).
-template <int FROM, class V>
-static inline V zip(V a, V b) {
-    constexpr int I = FROM, J = FROM + sizeof(V) / 4;
-    if constexpr (sizeof(V) == 16) return PICK(a, b, I, J, I + 1, J + 1);
-    else return PICK(a, b, I, J, I + 1, J + 1, I + 4, J + 4, I + 5, J + 5);
-}
-// Transpose a square: four vectors of four words, or eight of eight.
-template <class V>
-static inline void transpose(V* rows) {
-    if constexpr (sizeof(V) == 32) for (V *row = rows, *end = rows + 4; row < end; ++row) {
-        V a = row[0], b = row[4];
-        row[0] = PICK(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-        row[4] = PICK(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-    for (V *row = rows, *end = rows + sizeof(V) / 4; row < end; row += 4) {
-        V a = zip<0>(row[0], row[2]), b = zip<0>(row[1], row[3]);
-        V c = zip<2>(row[0], row[2]), d = zip<2>(row[1], row[3]);
-        row[0] = zip<0>(a, b), row[1] = zip<2>(a, b), row[2] = zip<0>(c, d), row[3] = zip<2>(c, d);
-    }
-}
 
 // The sums of four vectors. Halves are added to each other until four lanes are left, and of these
 // 0 + 2 to 1 + 3: the order of a sum never depends on the caller.
@@ -93,9 +69,9 @@ static inline Quad fold(Floats value) {
     return quads[0];
 }
 static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
-    Quad lanes[4] = {fold(a), fold(b), fold(c), fold(d)};
-    transpose(lanes);
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+    auto halves = [](Quad a, Quad b) { return PICK(a, b, 0, 4, 1, 5) + PICK(a, b, 2, 6, 3, 7); };
+    Quad ab = halves(fold(a), fold(b)), cd = halves(fold(c), fold(d));
+    return PICK(ab, cd, 0, 1, 4, 5) + PICK(ab, cd, 2, 3, 6, 7);
 }
 static inline float sum(Floats value) { return sums(value, value, value, value)[0]; }
 
@@ -176,10 +152,6 @@ struct F16 : Small<1, 16, 10, 0x477fffff, 0x7c00, 0x7e00> {
 #else
         return expand(integers<Words, uint16_t>(group));
 #endif
-    }
-    static inline Floats wide(Words halves) {
-        Shorts narrow = __builtin_convertvector(halves, Shorts);
-        return unpack((const uint8_t*)&narrow, 0);
     }
 };
 struct BF16 : Small<2, 16, 7, 0x7f7fffff, 0x7f80, 0x7fc0> {

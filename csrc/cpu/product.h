@@ -11,8 +11,9 @@
 //           has the same bits with any number of tokens beside it. For more than 3 tiles a panel
 //           is unpacked to float32 once. Otherwise four rows that share a load of x come from the
 //           quarters of the matrix, and the next four follow them: a core prefetches four long
-//           streams, but not four rows in one page. With 4 bits each lane takes a row: the words
-//           of the file, scales included, are transposed. A group's integers add up exactly.
+//           streams, but not four rows in one page. With 4 bits each lane takes a row: LANES rows
+//           were interleaved when they were loaded, and are one stream. A group's integers add up
+//           exactly.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -115,10 +116,10 @@ static inline Ints total(Sums sum) {
 }
 #endif
 
-struct Rounded {  // 32 numbers of x in 8 bits; each half ends with its first two again, for `strip`
+struct Rounded {  // 32 numbers of x in 8 bits
     float scale;
     int32_t sum;
-    int8_t x[2][20];
+    int8_t x[32];
 };
 static inline void round_groups(const float* x, int64_t size, Rounded* to) {
     for (const float* end = x + size; x < end; x += 32, ++to) {
@@ -131,56 +132,59 @@ static inline void round_groups(const float* x, int64_t size, Rounded* to) {
         float by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
         for (int i = 0; i < 32; i += LANES) {
             Floats whole = load<Floats>(x + i) * by + ROUND;
-            store(to->x[i / 16] + i % 16, __builtin_convertvector(bits<Words>(whole), Bytes));
+            store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));
             total += whole - ROUND;
         }
         to->scale = most / 127.0f, to->sum = sum(total);
-        for (int8_t* half : to->x) memcpy(half + 16, half, 2);
     }
 }
 
-// Transpose the words of LANES rows, SIDE rows at a time, and prefetch the rows to come. A row is
-// read in lines of SIDE words: its last line overlaps the one before, or reaches past its end.
-static void interleave(const uint8_t* rows, int64_t stride, Words* to) {
-    const int64_t last = std::max<int64_t>((stride + 3) / 4 - SIDE, 0);
-    for (int64_t row = 0; row < LANES; row += SIDE, rows += SIDE * stride)
-        for (int64_t at = 0; at < last + SIDE; at += SIDE) {
-            const int64_t from = std::min(at, last);
-            Line lines[SIDE];
-            for (int i = 0; i < SIDE; ++i) {
-                if (i % 2) __builtin_prefetch(rows + AHEAD + at * SIDE * 4 + i / 2 * 64, 0, 2);
-                lines[i] = load<Line>(rows + i * stride + from * 4);
-            }
-            transpose(lines);
-            for (int i = 0; i < SIDE; ++i) store((uint32_t*)(to + from + i) + row, lines[i]);
-        }
+template <class F>
+constexpr bool INTERLEAVED = F::KIND > Q8_0::KIND;
+
+// Where the bytes of one of LANES interleaved rows lie: `piece(in the row, among all, count)`. Of
+// each row comes a number of a group's head, until all heads are there, and then 4 bytes at a time.
+template <class F, class Piece>
+static inline void each_piece(int64_t size, int64_t row, Piece piece) {
+    for (int64_t at = 0, words; at < row_bytes<F>(size);) {
+        for (words = at + F::HEAD; at < words; at += 2) piece(at, at * LANES + row * 2, 2);
+        for (int w = 0; w < 4; ++w, at += 4) piece(at, at * LANES + row * 4, 4);
+    }
+}
+// Interleave LANES rows from row `first` on.
+template <class F>
+static void interleave(const Rows& rows, int64_t first, int64_t size, uint8_t* to) {
+    for (int64_t row = 0; row < LANES; ++row) {
+        const uint8_t* from = rows[first + row];
+        each_piece<F>(size, row, [=](int64_t in_row, int64_t among, int count) {
+            memcpy(to + among, from + in_row, count);
+        });
+    }
 }
 
-// M tokens by LANES rows. Two groups of 18 bytes fill nine words. In the first group, the first two
-// bytes of numbers share a word with its head, and the last two with the second group's head.
+// M tokens by LANES rows that are interleaved.
 template <class F, int M>
-static void strip(const Words* weights, const Rounded* x, int64_t groups, float* out) {
+static void strip(const uint8_t* weights, const Rounded* x, int64_t groups, float* out) {
     Floats result[M] = {};
-    for (int64_t g = 0; g < groups; ++g, ++x) {
-        const bool first = F::HEAD == 2 && g % 2 == 0, second = F::HEAD == 2 && !first;
-        const Words *words = weights + g * F::BYTES / 4, head = words[0] >> 16 * second;
-        const Words other = Words{} + first * 0xffff0000;
-        const Words last = F::HEAD == 4 ? words[4] : (words[4] & ~other) | (words[0] & other);
+    for (int64_t g = 0; g < groups; ++g, ++x, weights += F::BYTES * LANES) {
+        for (int at = 0; at < F::BYTES * LANES; at += 64)
+            __builtin_prefetch(weights + AHEAD + at, 0, 2);
         Sums sum[M] = {};
         for (int w = 0; w < 8; ++w) {
-            Words four = w % 4 == 3 ? last : words[w % 4 + 1];
+            Words four = load<Words>(weights + (F::HEAD + w % 4 * 4) * LANES);
             four = (w < 4 ? four : four >> 4) & 0x0f0f0f0f;
             for (int m = 0; m < M; ++m) {
-                const int8_t* by = x[m * groups].x[w / 4] + 2 * first + w % 4 * 4;
+                const int8_t* by = x[m * groups].x + w * 4;
                 sum[m] = add_products(sum[m], four, Words{} + load<uint32_t>(by));
             }
         }
-        Floats scale = F16::wide(head & 0xffff), minimum = F16::wide(head >> 16);
+        const Floats scale = F16::unpack(weights, 0);
         for (int m = 0; m < M; ++m) {
             const Rounded& group = x[m * groups];
             Ints whole = total(sum[m]) - F::ZERO * group.sum;
             result[m] += __builtin_convertvector(whole, Floats) * (scale * group.scale);
-            if (F::HEAD == 4) result[m] += minimum * (group.sum * group.scale);
+            if (F::HEAD == 4)
+                result[m] += F16::unpack(weights + 2 * LANES, 0) * (group.sum * group.scale);
         }
     }
     for (int m = 0; m < M; ++m) store(out + m * WIDTH, result[m]);
@@ -190,6 +194,17 @@ struct Part {  // `rows` rows of a matrix, in one format
     const uint8_t* data;
     int64_t rows, kind;
 };
+// Row n of a part as the file has it: where it lies or, if it is interleaved, a copy of it.
+template <class F>
+static const uint8_t* row_of(const Part& part, int64_t size, int64_t n, uint8_t* copy) {
+    const uint8_t* row = part.data + n * row_bytes<F>(size);
+    if constexpr (!INTERLEAVED<F>) return row;
+    else if (n / LANES == part.rows / LANES) return row;
+    else each_piece<F>(size, n % LANES, [&](int64_t in_row, int64_t among, int count) {
+        memcpy(copy + in_row, row - n % LANES * row_bytes<F>(size) + among, count);
+    });
+    return copy;
+}
 static inline int64_t panels(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
 
 // Multiplies tokens by panels of matrices, for one thread.
@@ -213,20 +228,18 @@ struct Multiplier {
                 multiply<F>(weights, PANEL, x + from * size, size, count, size, out, WIDTH,
                             room.floats(size * PANEL));
             } else {
-                const int64_t groups = size / 32, stride = weights.stride, width = stride / 4 + SIDE;
+                const int64_t groups = size / 32;
                 if (from != rounded_from) {
                     rounded.resize(count * groups), rounded_from = from;
                     round_groups(x + from * size, count * size, rounded.data());
                 }
-                auto* words = (Words*)room.floats(2 * width * LANES);
-                auto* copy = (uint8_t*)(words + width);  // of the last rows: see `interleave`
+                auto* copy = (uint8_t*)room.floats(LANES * weights.stride / 4);
                 for (int64_t r = 0; r < PANEL; r += LANES) {
-                    const bool ends = weights.place(r + LANES) > weights.last;
-                    for (int i = 0; ends && i < LANES; ++i)
-                        memcpy(copy + i * stride, weights[r + i], stride);
-                    interleave(ends ? copy : weights[r], stride, words);
+                    const bool ends = weights.place(r) + LANES > part.rows;  // as in the file
+                    if (ends) interleave<F>(weights, r, size, copy);
                     each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
-                        strip<F, m>(words, &rounded[t * groups], groups, out + t * WIDTH + r);
+                        const uint8_t* rows = ends ? copy : weights[r];
+                        strip<F, m>(rows, &rounded[t * groups], groups, out + t * WIDTH + r);
                     });
                 }
             }

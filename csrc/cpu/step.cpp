@@ -101,13 +101,27 @@ extern "C" void reshape_and_cache(const float* keys, const float* values, int64_
     });
 }
 
+// Interleave the rows of a matrix where they lie, LANES at a time, if its products read them so.
+extern "C" void interleave(const Part& part, int64_t size, int64_t threads) {
+    WeightFormat::with(part.kind, [&](auto f) {
+        using F = decltype(f);
+        const int64_t stride = row_bytes<F>(size), count = LANES * stride;
+        if constexpr (INTERLEAVED<F>) each_row(part.rows / LANES, threads, [&](int64_t i) {
+            uint8_t* rows = (uint8_t*)part.data + i * count;
+            const std::vector<uint8_t> copy(rows, rows + count);
+            interleave<F>(Rows{copy.data(), stride, LANES - 1}, 0, size, rows);
+        });
+    });
+}
+
 // Rows of an embedding, in float32.
 extern "C" void embed(const Part& part, int64_t size, const int64_t* ids, int64_t count, float* out,
                       int64_t) {
     WeightFormat::with(part.kind, [&](auto f) {
         using F = decltype(f);
+        std::vector<uint8_t> row(row_bytes<F>(size));
         for (int64_t i = 0; i < count; ++i)
-            widen<F>(part.data + ids[i] * row_bytes<F>(size), size, out + i * size);
+            widen<F>(row_of<F>(part, size, ids[i], row.data()), size, out + i * size);
     });
 }
 

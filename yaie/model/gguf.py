@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from yaie.ops.cpp.native import GROUPS, Rows
+from yaie.ops.cpp.native import GROUPS, Rows, interleaved
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
@@ -63,14 +63,14 @@ def convert_gguf(path: str | Path, folder: str | Path, progress=None) -> None:
 
 
 def read_rows(path: Path) -> dict[str, Rows]:
-    """The tensors of a GGUF file as they are stored and where they lie in the mapped file, by their
-    names in a Hugging Face checkpoint. Only query and key projections are copied, to reorder rows.
+    """The tensors of a GGUF file where they lie in the mapped file, by their Hugging Face names.
+    Query and key projections are copied, to reorder rows, and pages of 4 bits by `interleaved`.
 
     Raises ValueError for a format that the back end `cpp` does not multiply.
     """
     if not path.exists():
         raise ValueError(f'{path} is missing, which dtype "gguf" reads: pull the model again')
-    reader = open_gguf(path, "c")  # no one writes, but torch wants memory that could be written
+    reader = open_gguf(path, "c")  # what is written changes copies of pages, not the file
     found, heads = {}, {"attn_q": field(reader, "llama.attention.head_count")}
     heads["attn_k"] = field(reader, "llama.attention.head_count_kv", heads["attn_q"])
     floats = ("F32", "F16")
@@ -82,7 +82,7 @@ def read_rows(path: Path) -> dict[str, Rows]:
             raise ValueError(f'{path}: {tensor.name} is {kind}; dtype "gguf" reads {known}')
         if part in heads:
             data = np.ascontiguousarray(unpermute(data, heads[part]))
-        found[name] = Rows(torch.from_numpy(data), None if kind in floats else kind.lower())
+        found[name] = interleaved(torch.from_numpy(data), None if kind in floats else kind.lower())
     return found
 
 
@@ -92,7 +92,7 @@ def quantize_rows(weight: np.ndarray, form: str) -> Rows:
     from gguf.quants import quantize
 
     data = quantize(np.ascontiguousarray(weight), GGMLQuantizationType[form.upper()])
-    return Rows(torch.from_numpy(data), form)
+    return interleaved(torch.from_numpy(data), form)
 
 
 def open_gguf(path: Path, mode: str = "r"):
@@ -144,9 +144,8 @@ def gguf_config(reader, path: Path) -> dict[str, Any]:
         "mlp_bias": False,
         "dtype": "float32",
     }
-    for name, key in {"bos_token_id": "bos", "eos_token_id": "eos"}.items():
-        token = field(reader, f"tokenizer.ggml.{key}_token_id")
-        if token is not None:
+    for name in ("bos_token_id", "eos_token_id"):
+        if (token := field(reader, f"tokenizer.ggml.{name}")) is not None:
             config[name] = token
     return config
 
@@ -174,10 +173,8 @@ def dequantize(tensor, path: Path) -> np.ndarray:
     try:
         array = to_float(tensor.data, tensor.tensor_type)
     except NotImplementedError:
-        kind = tensor.tensor_type.name
-        raise ValueError(
-            f"{path}: tensor {tensor.name} is {kind}, which gguf cannot read"
-        ) from None
+        what = f"tensor {tensor.name} is {tensor.tensor_type.name}"
+        raise ValueError(f"{path}: {what}, which gguf cannot read") from None
     shape = tuple(int(size) for size in reversed(tensor.shape))
     return array.astype(np.float32, copy=False).reshape(shape)
 

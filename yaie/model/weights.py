@@ -135,11 +135,9 @@ def check_weights(folder: Path) -> tuple[ModelConfig, Files]:
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
     """A dtype given by name, such as `"float32"` or `"bfloat16"`, or as torch's own; of a format in
     FORMATS that of the activations."""
-    if dtype in DTYPES.values():
-        return dtype
-    if dtype not in DTYPES:
+    if dtype not in (*DTYPES, *DTYPES.values()):
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    return DTYPES[dtype]
+    return DTYPES.get(dtype, dtype)
 
 
 def locate(folder: Path, config: ModelConfig, wanted: set[str]) -> dict[Path, list[str]]:

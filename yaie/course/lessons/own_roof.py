@@ -235,7 +235,7 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
         `engine`, a row for each format: `name`, `bytes` of the weights, `ms`, `gb_s`, `error`.
     """
     from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize
+    from gguf.quants import dequantize, quantize
 
     weights, out, calls, found = 0.05 * torch.randn(rows, SIZE), torch.empty(1, rows), {}, {}
     kept_alive = []
@@ -243,9 +243,8 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
     x[:, ::32] = 127 / 64
     for form in ("float32", "float16", "bfloat16", *GROUPS):
         if form in GROUPS:
-            stored = quantize_rows(weights.numpy(), form)
-            numbers = dequantize(stored.data.numpy(), GGMLQuantizationType[form.upper()])
-            stand_for = torch.from_numpy(numbers)
+            kind, stored = GGMLQuantizationType[form.upper()], quantize_rows(weights.numpy(), form)
+            stand_for = torch.from_numpy(dequantize(quantize(weights.numpy(), kind), kind))
         else:
             stand_for = weights.to(getattr(torch, form))
             stored = Rows(stand_for)

@@ -6,7 +6,7 @@ Its structs consist of addresses and numbers of 8 bytes, so that a list of ints 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ GROUP = 32
 @dataclass(frozen=True)
 class Rows:
     """Rows of a matrix as they are stored: floats `[rows, size]`, or bytes `[rows, bytes]` in the
-    format `form`, one of GROUPS."""
+    format `form`, one of GROUPS, in the order that `interleaved` gives them."""
 
     data: torch.Tensor
     form: str | None = None
@@ -35,7 +35,7 @@ class Rows:
     @property
     def size(self) -> int:
         """The numbers of a row."""
-        width = self.data.shape[1]
+        width = self.data.shape[-1]
         return width if self.form is None else width // GROUPS[self.form][1] * GROUP
 
     def part(self) -> list[int]:
@@ -50,9 +50,15 @@ def matrix(parts: Sequence[Rows], bias: torch.Tensor | None) -> list[int]:
     return [*flat, *[0] * (9 - len(flat)), parts[0].size, 0 if bias is None else bias.data_ptr()]
 
 
-def struct(fields: Iterable[int]) -> ctypes.Array:
+def interleaved(data: torch.Tensor, form: str | None) -> Rows:
+    """Rows as a file has them, in the order that products read: 4 bits are reordered in place."""
+    rows = Rows(data, form)
+    call("interleave", struct(rows.part()), rows.size)
+    return rows
+
+
+def struct(fields: Sequence[int]) -> ctypes.Array:
     """Addresses and numbers as they lie in a struct."""
-    fields = list(fields)
     return (ctypes.c_int64 * len(fields))(*fields)
 
 
@@ -66,8 +72,7 @@ def call(name: str, *arguments: Any) -> int:
         function = getattr(cpu.library(), name)
     except CompileError as error:
         raise Unsupported(str(error)) from None
-    threads = ctypes.c_int64(torch.get_num_threads())
-    return function(*(_passed(argument) for argument in arguments), threads)
+    return function(*map(_passed, (*arguments, torch.get_num_threads())))
 
 
 def _passed(argument: Any) -> Any:
