@@ -159,6 +159,7 @@ class Engine:
             raise ValueError(
                 f"request_id {request.request_id!r} is in use by a request that still runs"
             )
+        request.max_length = min(request.max_length, self.max_model_len)
         self.scheduler.add(request)  # first: a learner's scheduler may raise
         self.requests[request.request_id] = request
 
@@ -287,43 +288,37 @@ class Engine:
     def _read_tokens(self) -> None:
         """Read the tokens of the oldest step in flight, and give them to its requests."""
         launched = self._in_flight[0]
-        requests = [r for r in launched.requests if self._is_open(r)]
-        if requests:
+        if alive := self._alive(launched):
             tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
             logprobs = {
                 request: token_logprob(vocabulary, tokens[request], request)
                 for request, vocabulary in launched.logprobs.items()
-                if self._is_open(request) and tokens[request] >= 0
+                if request in alive and tokens[request] >= 0
             }
         self._in_flight.popleft()  # what follows does not use the device, which may fail
-        for request in requests:
+        for request in alive:
             self._outputs.append(self._accept(request, tokens[request], logprobs.get(request)))
 
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
 
-        Not if a token has to be chosen on the host; not if a block might have to be taken from a
-        request that is being computed; and not if every request in flight ends.
+        Not if a token in flight is chosen by Python, which may need the one before; not if a block
+        might have to be taken from a request in flight; and not if all of them end.
         """
         if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
-        alive = [request for request in launched.requests if self._is_open(request)]
+        alive = self._alive(launched)
         return not alive or (  # all were aborted
             self.overlap
             and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
-            and not all(self._is_last(request, request.num_output_tokens) for request in alive)
-            and not any(request.needs_logits for request in self.requests.values())
+            and any(len(request.token_ids) < request.max_length for request in alive)
         )
 
-    def _is_last(self, request: Request, num_output_tokens: int) -> bool:
-        """Whether a request may have that many tokens and no more."""
-        length = request.num_prompt_tokens + num_output_tokens
-        return num_output_tokens >= request.params.max_tokens or length >= self.max_model_len
-
-    def _is_open(self, request: Request) -> bool:
-        return self.requests.get(request.request_id) is request
+    def _alive(self, launched: Launched) -> list[Request]:
+        """Those requests of a step that have not ended since it was launched."""
+        return [r for r in launched.requests if self.requests.get(r.request_id) is r]
 
     # ------------------------------------------------------------------------ tokens
 
@@ -361,7 +356,7 @@ class Engine:
             text = request.output_text.push(token)
             if request.output_text.stopped:
                 reason = "stop"
-            elif self._is_last(request, request.num_output_tokens - request.num_pending):
+            elif request.num_known_tokens >= request.max_length:
                 reason = "length"
         if reason is not None:
             text += self._finish(request, reason)

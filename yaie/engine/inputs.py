@@ -220,14 +220,12 @@ def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int],
 
 
 def write_sampling(fields: Fields, requests: Sequence[Request]) -> None:
-    """Write how the next token of each request is chosen, and the random number for it."""
+    """Write how the next token of each request is chosen, but not the random number for it."""
     params = [request.params for request in requests]
     _fill(fields["temperature"], [p.temperature for p in params], 0)
     _fill(fields["top_k"], [p.top_k for p in params], 0)
     _fill(fields["top_p"], [p.top_p for p in params], 1)
     _fill(fields["min_p"], [p.min_p for p in params], 0)
-    drawn = [r.uniform() if r.params.temperature > 0 else 0.0 for r in requests]
-    _fill(fields["uniform"], drawn, 0)
 
 
 def _fill(field: np.ndarray, values: Sequence[float], rest: float) -> None:

@@ -68,6 +68,7 @@ class Request:
     Attributes:
         number: what a server and its engine call it.
         token_ids: the prompt and the tokens generated so far; the last may be PENDING.
+        max_length: how many tokens it may have, prompt and output together.
         num_pending: how many tokens are PENDING.
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
@@ -100,6 +101,7 @@ class Request:
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
         self._key = ""
+        self.max_length = len(self.token_ids) + params.max_tokens
         self.output_text = output_text
         self.logprobs: list[TokenLogprob] = []
         length = len(self.prompt_token_ids) if self.scores_prompt else 0
@@ -168,8 +170,7 @@ class Request:
     def needs_logits(self) -> bool:
         """Whether the logits serve for more than the choice of the next token: they are edited, or
         their log-probabilities are reported."""
-        least = self.params.min_tokens
-        return self._always_needs_logits or (least > 0 and self.num_output_tokens < least)
+        return self._always_needs_logits or (self.params.min_tokens > 0 and self.edits_logits)
 
     def num_scored(self, num_tokens: int) -> int:
         """In a step that computes `num_tokens` of its tokens: how many tell the log-probability of
@@ -211,7 +212,7 @@ class Request:
 
     def receive(self, token: int) -> None:
         """Put a token in the first reserved place."""
-        self.token_ids[self.num_known_tokens] = token
+        self.token_ids[-self.num_pending] = token
         self.num_pending -= 1
 
     def forget_pending(self) -> None:

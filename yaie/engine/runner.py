@@ -179,9 +179,11 @@ class Runner:
             inputs.write_next_tokens(fields, last_fields, requests, moved, self.kv)
         else:
             write_batch(fields, step, self.kv, self.max_num_seqs)
+            write_sampling(fields, ready)
         self._laid_out = shape, requests, kept
         if samples:
-            write_sampling(fields, ready)
+            drawn = fields["uniform"][: len(ready)]
+            drawn[:] = [r.uniform() if r.params.temperature > 0 else 0.0 for r in ready]
         self._send(shape)
 
     def lay_out_padding(self, shape: Shape) -> None:

@@ -132,8 +132,10 @@ class Scheduler:
         length = self.kv.lengths[request.request_id]
         if length == len(request.token_ids):  # admitted with room for all its tokens
             return True
-        is_full = length % self.kv.block_size == 0
-        while is_full and not self.cache.make_room(1):
+        if length % self.kv.block_size != 0:  # as `append_tokens` would find, for most tokens
+            self.kv.lengths[request.request_id] = length + 1
+            return True
+        while not self.cache.make_room(1):
             victim = self.running[-1]
             self.preempt(victim)
             step.preempted.append(victim)

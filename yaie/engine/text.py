@@ -51,35 +51,22 @@ class OutputText:
 
     def finish(self) -> str:
         """Return what was held back: no more tokens will come."""
-        piece = self._extend(self._decoder.flush())
-        if not self.stopped:
-            piece += self._show(len(self._held))
-        self._held = ""
-        return piece
+        piece, self._stop = self._extend(self._decoder.flush()), ()
+        return piece + self._extend("")
 
     def _extend(self, piece: str) -> str:
         if self.stopped:
             return ""
-        self._held += piece
-        stops = self._stop if self._num_before_stop <= 0 else ()
-        if not stops:
-            return self._show(len(self._held))
-        found = [at for stop in stops if (at := self._held.find(stop)) >= 0]
-        if found:
-            self.stopped = True
-            piece = self._show(min(found))
-            self._held = ""
-            return piece
-        keep = max(_overlap(self._held, stop) for stop in stops)
-        return self._show(len(self._held) - keep)
-
-    def _show(self, length: int) -> str:
-        """Release the first characters of what is held back."""
-        piece, self._held = self._held[:length], self._held[length:]
-        if piece:
-            self.pieces.append(piece)
-        self._num_shown += len(piece)
-        return piece
+        shown, self._held = self._held + piece, ""
+        if self._stop and self._num_before_stop <= 0:
+            if found := [at for stop in self._stop if (at := shown.find(stop)) >= 0]:
+                self.stopped, shown = True, shown[: min(found)]
+            elif keep := max(_overlap(shown, stop) for stop in self._stop):
+                shown, self._held = shown[:-keep], shown[-keep:]
+        if shown:
+            self.pieces.append(shown)
+            self._num_shown += len(shown)
+        return shown
 
 
 def _overlap(text: str, stop: str) -> int:
