@@ -78,7 +78,11 @@ class Call:
             for choice in self.pieces(update):
                 usage = self._usage(self._num_sent) if counts else None
                 yield _event(self._response(self.chunk_kind, [choice], usage))
-        if self.job.is_over and self.usage.include_usage:
+
+    def last_events(self) -> Iterator[str]:
+        """The rest of the stream, once its job is over. Raises ApiError if a request has failed."""
+        yield from self.events()
+        if self.usage.include_usage:
             yield _event(self._response(self.chunk_kind, [], self._usage()))
 
     def _text_event(self, update: Update) -> str:
@@ -216,22 +220,25 @@ async def stream(call: Call, send: Send, write: Callable[[Callable], bool] | Non
     job, kind = call.job, (b"content-type", b"text/event-stream; charset=utf-8")
     await send({"type": "http.response.start", "status": 200, "headers": [kind]})
 
-    def piece() -> str:
-        return "".join(call.events())
+    unsent: list[str] = []
 
-    while not job.is_over:
-        if body := piece():
-            await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
-        job.handle = write and partial(write, piece)
-        await job.changed()
-        job.handle = None
-    last: list[str] = []
+    def piece() -> str:
+        unsent.extend(call.events())
+        text, unsent[:] = "".join(unsent), []
+        return text
+
     try:
-        last.extend(call.events())
+        while not job.is_over:
+            if body := piece():
+                await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
+            job.handle = write and partial(write, piece)
+            await job.changed()
+            job.handle = None
+        unsent.extend(call.last_events())
     except ApiError as error:  # the status was sent long ago: the error is the last event
-        last.append(_event(error.body))
-    last.append("data: [DONE]\n\n")
-    await send({"type": "http.response.body", "body": "".join(last).encode(), "more_body": False})
+        unsent.append(_event(error.body))
+    body = "".join([*unsent, "data: [DONE]\n\n"])
+    await send({"type": "http.response.body", "body": body.encode(), "more_body": False})
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:

@@ -16,6 +16,7 @@ from yaie.engine.params import SamplingParams
 
 Text = Annotated[str, Field(max_length=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+TokenIds = Annotated[list[TokenId], Field(min_length=1)]
 StopString = Annotated[str, Field(min_length=1, max_length=1000)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
@@ -108,14 +109,14 @@ class Sampling(Strict):
 class CompletionRequest(Sampling):
     """The body of POST /v1/completions."""
 
-    prompt: (
+    # The first that fits, what is usual first: otherwise each token id is tried as every type.
+    prompt: Annotated[
         Text
+        | TokenIds
         | Annotated[list[Text], Field(min_length=1, max_length=256)]
-        | Annotated[list[TokenId], Field(min_length=1)]
-        | Annotated[
-            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=256)
-        ]
-    )
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=256)],
+        Field(union_mode="left_to_right"),
+    ]
     max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None  # 0 needs `echo`
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     echo: bool | None = None

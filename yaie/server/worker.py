@@ -63,9 +63,9 @@ class Job:
         self._changed, self._error = asyncio.Event(), None
 
     def tell(self) -> None:
-        """Have what is new dealt with, by `handle` or the call's task, which deals with the end."""
+        """Have what is new dealt with, by `handle` or the call's task, which also has the end."""
         try:
-            if not self.is_over and self.handle is not None and self.handle():
+            if self.handle is not None and self.handle() and not self.is_over:
                 return
         except Exception as error:  # ends this call, and no other
             self._error = error
