@@ -376,6 +376,16 @@ def test_what_cannot_be_shown_ends_its_own_call():
         asyncio.run(wait())
 
 
+def test_the_last_piece_does_not_wait_for_the_calls_task():
+    """Which may be the last of many that are ready. It has the end of the answer to send."""
+    job, written = Job([None]), []
+    job.handle = lambda: written.append("piece") or True
+    job.is_over = True
+    job.tell()
+    assert written == ["piece"]
+    asyncio.run(job.changed())
+
+
 def test_a_form_is_told_that_json_is_wanted(http):
     for content in (b"{}", json.dumps(body()).encode(), b"a=b"):  # as curl -d sends it
         headers = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -16,7 +16,6 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import h11
@@ -43,22 +42,16 @@ class Connection(H11Protocol):
 
     def write_piece(self, make: Callable[[], str]) -> bool:
         """Write what `make` returns, in ASCII, as a chunk of the body, or return False if that has
-        to wait. Through ASGI and h11 a piece takes several times as long, and uvloop would keep it
-        until all that is ready has run: many new requests, perhaps."""
+        to wait. Through ASGI and h11 a piece needs a task and takes several times as long."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
         if piece := make():
-            chunk = f"{len(piece):x}\r\n{piece}\r\n".encode("ascii")
-            if not self.transport.get_write_buffer_size():
-                with suppress(OSError):  # the transport will find the same error
-                    chunk = chunk[os.write(self._file, chunk) :]
-            self.transport.write(chunk)
+            self.transport.write(f"{len(piece):x}\r\n{piece}\r\n".encode("ascii"))
         return True
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Await the head of the first request."""
         super().connection_made(transport)
-        self._file = transport.get_extra_info("socket").fileno()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
