@@ -158,7 +158,7 @@ class Loop:
             if out.new_logprobs:
                 logprobs[i] = list(out.new_logprobs)
         numbers = [output.request.number for output in outputs]
-        tokens = [(*output.new_token_ids, -1)[0] for output in outputs]
+        tokens = [out.new_token_ids[0] if out.new_token_ids else -1 for out in outputs]
         texts = [output.new_text for output in outputs]
         wire.send(self.pipe, wire.Step(numbers, tokens, texts, states, logprobs, self._load()))
 
