@@ -565,8 +565,9 @@ def test_the_text_names_the_figures_of_its_data(number, figures):
 
 def test_the_changelog_names_the_figures_of_its_data():
     text = " ".join((DATA.parents[1] / "CHANGELOG.md").read_text().split())
-    calls = json.loads((DATA / "22_operator_calls_h100.json").read_text())["cuda"]
-    us = {row["operator"]: row["us"] for row in calls}
+    calls = json.loads((DATA / "22_host_h100.json").read_text())["operators"]
+    names = "rms_norm", "silu_and_mul", "add_rms_norm", "paged_attention"
+    cuda, triton = ([calls[x]["after"][way]["us"] for x in names] for way in ("cuda", "triton"))
     (now,) = json.loads((DATA / "28_served_64_h100.json").read_text())["rows"]
     (before,) = (
         row
@@ -577,9 +578,9 @@ def test_the_changelog_names_the_figures_of_its_data():
         row[f"{who} tokens_per_second"] for row in (now, before) for who in ("server", "engine")
     ]
     said = [
-        "takes {:.1f} µs (torch's own {:.1f})".format(us["rms_norm"], calls[0]["torch_us"]),
-        f"`silu_and_mul` {us['silu_and_mul']:.1f}, `add_rms_norm` {us['add_rms_norm']:.1f} and",
-        f"paged attention {us['paged_attention']:.1f}, all through CUDA C++",
+        f"takes {cuda[0]:.1f} µs (torch's own {calls['rms_norm']['after']['cuda']['torch_us']})",
+        "`silu_and_mul` {:.1f}, `add_rms_norm` {:.1f} and paged attention {:.1f}".format(*cuda[1:]),
+        "through Triton they take {:.1f}, {:.1f}, {:.1f} and {:.1f}".format(*triton),
         "get {:,} tokens/s from the server and {:,} from the engine".format(
             *(round(rate, -2) for rate in map(int, rates[:2]))
         ),
