@@ -259,19 +259,20 @@ def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
 
 
 @pytest.mark.parametrize("form", ["float32", "float16", "bfloat16", *GROUPS])
-def test_only_weights_in_groups_are_cached_in_float16(tiny_model, form):
+def test_with_weights_in_groups_keys_and_values_are_float16(tiny_model, form):
     cached = torch.float16 if form in GROUPS else getattr(torch, form)
     llm = LLM(tiny_model, device="cpu", dtype=form, kv_cache_memory_bytes=2**18)
     engine, numbers = llm.engine, 2 * 2 * 2 * 16  # keys and values, layers, KV heads, head_dim
     assert {pool.dtype for pool in engine.kv.key_pools + engine.kv.value_pools} == {cached}
     assert engine.kv.pool.num_blocks == 2**18 // (16 * numbers * cached.itemsize)
     with_another = load_model(tiny_model, form, backends={"paged_attention": "reference"})
-    assert with_another.cache_dtype == with_another.dtype  # which no other operator has to widen
+    assert with_another.cache_dtype == with_another.dtype  # which every back end reads
 
 
-def test_a_model_of_groups_caches_what_rounding_to_float16_leaves(tiny_model, tmp_path):
-    """The oracle computes in float64 with the numbers that the weights stand for, and rounds keys
-    and values by torch. Without that rounding the logits are a hundred times as far away."""
+def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_model, tmp_path):
+    """The oracle computes in float64 with the numbers that the weights stand for, and torch rounds
+    its keys and values to float16. Without that rounding its logits are over a hundred times as far
+    away."""
     from safetensors.torch import load_file, save_file
 
     folder = make_tiny_model(tmp_path / "model")
@@ -292,7 +293,7 @@ def test_a_model_of_groups_caches_what_rounding_to_float16_leaves(tiny_model, tm
 
 
 @pytest.mark.parametrize("form", GROUPS)
-def test_logits_of_groups_do_not_depend_on_what_the_cache_had_before(tiny_model, form):
+def test_with_a_float16_cache_logits_do_not_depend_on_how_a_prompt_is_split(tiny_model, form):
     model = load_model(tiny_model, form)
     assert model.cache_dtype == torch.float16
     assert torch.equal(logits_of(model), logits_of(model, chunks=(17, 40)))
@@ -300,7 +301,8 @@ def test_logits_of_groups_do_not_depend_on_what_the_cache_had_before(tiny_model,
 
 @pytest.mark.parametrize("forms", [("q8_0", "q4_1"), ("q4_1", "q8_0")], ids=" ".join)
 def test_gate_and_up_may_have_different_formats(tiny_model, forms):
-    """As in a GGUF file may be. Few tokens are multiplied by other rows in turn than 4 bits are."""
+    """As a GGUF file may have them. For few tokens, panels of 8 and of 4 bits have different
+    rows."""
     model = load_model(tiny_model)
     for layer in model.layers:
         parts = zip(layer.gate_up.rows, forms, strict=True)

@@ -142,8 +142,8 @@ static inline void round_groups(const float* x, int64_t size, Rounded* to) {
 template <class F>
 constexpr bool INTERLEAVED = F::KIND > Q8_0::KIND;
 
-// Where the bytes of one of LANES interleaved rows lie: `piece(in the row, among all, count)`. Of
-// each row comes a number of a group's head, until all heads are there, and then 4 bytes at a time.
+// Call `piece(place in the row, place among LANES interleaved rows, bytes)` for each piece: of each
+// group, the numbers of its head, 2 bytes each, and then its weights, 4 bytes at a time.
 template <class F, class Piece>
 static inline void each_piece(int64_t size, int64_t row, Piece piece) {
     for (int64_t at = 0, words; at < row_bytes<F>(size);) {
@@ -162,7 +162,7 @@ static void interleave(const Rows& rows, int64_t first, int64_t size, uint8_t* t
     }
 }
 
-// M tokens by LANES rows that are interleaved.
+// M tokens by LANES interleaved rows.
 template <class F, int M>
 static void strip(const uint8_t* weights, const Rounded* x, int64_t groups, float* out) {
     Floats result[M] = {};
@@ -194,7 +194,7 @@ struct Part {  // `rows` rows of a matrix, in one format
     const uint8_t* data;
     int64_t rows, kind;
 };
-// Row n of a part as the file has it: where it lies or, if it is interleaved, a copy of it.
+// Row n of a part as the file has it: in place or, if the row is interleaved, a copy.
 template <class F>
 static const uint8_t* row_of(const Part& part, int64_t size, int64_t n, uint8_t* copy) {
     const uint8_t* row = part.data + n * row_bytes<F>(size);
@@ -235,7 +235,7 @@ struct Multiplier {
                 }
                 auto* copy = (uint8_t*)room.floats(LANES * weights.stride / 4);
                 for (int64_t r = 0; r < PANEL; r += LANES) {
-                    const bool ends = weights.place(r) + LANES > part.rows;  // as in the file
+                    const bool ends = weights.place(r) + LANES > part.rows;  // not interleaved yet
                     if (ends) interleave<F>(weights, r, size, copy);
                     each_tile<MOST_GROUPED>(count, [&](int64_t t, auto m) {
                         const uint8_t* rows = ends ? copy : weights[r];

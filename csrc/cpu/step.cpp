@@ -101,7 +101,7 @@ extern "C" void reshape_and_cache(const float* keys, const float* values, int64_
     });
 }
 
-// Interleave the rows of a matrix where they lie, LANES at a time, if its products read them so.
+// Interleave rows of 4 bits in place, LANES at a time; what is left at the end stays as it is.
 extern "C" void interleave(const Part& part, int64_t size, int64_t threads) {
     WeightFormat::with(part.kind, [&](auto f) {
         using F = decltype(f);

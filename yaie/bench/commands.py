@@ -23,8 +23,8 @@ Dtype = Annotated[
 CacheDtype = Annotated[
     str,
     typer.Option(
-        help="Of keys and values: auto takes dtype, or float16 beside weights of 8 or 4 bits; fp8 "
-        "takes 8 bits, half the memory."
+        help="Format of keys and values: auto is dtype, or float16 beside weights of 8 or 4 bits; "
+        "fp8 is 8-bit floats, half the memory of bfloat16."
     ),
 ]
 Backend = Annotated[

@@ -21,9 +21,9 @@ class EngineConfig:
         backend: which back end computes the operators: "auto", "reference", "cpp", "triton",
             "cuda", or a mapping from operators to back ends, one of which may be your own function,
             "module:function"; see `yaie.ops.registry`.
-        kv_cache_dtype: "auto" keeps keys and values in `dtype`, with weights of 8 or 4 bits in
-            float16; "fp8" in 8-bit floats (e4m3), with scales from `yaie.model.kv_scales`: half the
-            memory of bfloat16, and answers that differ a little. It needs weights that are floats.
+        kv_cache_dtype: "auto" keeps keys and values in `dtype`, or in float16 if the weights have
+            8 or 4 bits; "fp8" in 8-bit floats (e4m3), with scales from `yaie.model.kv_scales`: half
+            the memory of bfloat16, and answers that differ a little. "fp8" needs float weights.
         block_size: tokens per KV block.
         num_blocks: blocks of the KV cache; by default as many as memory allows.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may

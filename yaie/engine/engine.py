@@ -302,8 +302,8 @@ class Engine:
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
 
-        Not if a token in flight is chosen by Python, which may need the one before; not if a block
-        might have to be taken from a request in flight; and not if all of them end.
+        Not if Python chose them or reads their logits; not if a running request might have to
+        give up a block; and not if none of their requests may have another token.
         """
         if len(self._in_flight) > 1:
             return False
@@ -317,7 +317,7 @@ class Engine:
         )
 
     def _alive(self, launched: Launched) -> list[Request]:
-        """Those requests of a step that have not ended since it was launched."""
+        """The requests of a step that have not ended since it was launched."""
         return [r for r in launched.requests if self.requests.get(r.request_id) is r]
 
     # ------------------------------------------------------------------------ tokens

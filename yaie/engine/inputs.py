@@ -220,7 +220,7 @@ def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int],
 
 
 def write_sampling(fields: Fields, requests: Sequence[Request]) -> None:
-    """Write how the next token of each request is chosen, but not the random number for it."""
+    """Write how each request's next token is chosen, without the random number of this step."""
     params = [request.params for request in requests]
     _fill(fields["temperature"], [p.temperature for p in params], 0)
     _fill(fields["top_k"], [p.top_k for p in params], 0)

@@ -68,7 +68,7 @@ class Request:
     Attributes:
         number: what a server and its engine call it.
         token_ids: the prompt and the tokens generated so far; the last may be PENDING.
-        max_length: how many tokens it may have, prompt and output together.
+        max_length: the most tokens that it may have, prompt and output together.
         num_pending: how many tokens are PENDING.
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.

@@ -132,7 +132,7 @@ class Scheduler:
         length = self.kv.lengths[request.request_id]
         if length == len(request.token_ids):  # admitted with room for all its tokens
             return True
-        if length % self.kv.block_size != 0:  # as `append_tokens` would find, for most tokens
+        if length % self.kv.block_size != 0:  # the last block, which no fork shares, has a slot
             self.kv.lengths[request.request_id] = length + 1
             return True
         while not self.cache.make_room(1):

@@ -63,14 +63,14 @@ def convert_gguf(path: str | Path, folder: str | Path, progress=None) -> None:
 
 
 def read_rows(path: Path) -> dict[str, Rows]:
-    """The tensors of a GGUF file where they lie in the mapped file, by their Hugging Face names.
-    Query and key projections are copied, to reorder rows, and pages of 4 bits by `interleaved`.
+    """The tensors of a GGUF file, left in the mapped file, by their Hugging Face names. Query and
+    key projections are copied to reorder rows; `interleaved` copies the pages of 4-bit matrices.
 
     Raises ValueError for a format that the back end `cpp` does not multiply.
     """
     if not path.exists():
         raise ValueError(f'{path} is missing, which dtype "gguf" reads: pull the model again')
-    reader = open_gguf(path, "c")  # what is written changes copies of pages, not the file
+    reader = open_gguf(path, "c")  # copy on write: the file itself never changes
     found, heads = {}, {"attn_q": field(reader, "llama.attention.head_count")}
     heads["attn_k"] = field(reader, "llama.attention.head_count_kv", heads["attn_q"])
     floats = ("F32", "F16")

@@ -45,8 +45,8 @@ def load_model(
 
     On a CPU whose back end `cpp` multiplies, weights that the file has in `dtype` stay in the
     mapped file. There `dtype` may also be one of FORMATS: matrices in groups with scales, "gguf"
-    for those of the folder's GGUF file as they are. All else is float32; keys and values are cached
-    in float16 if the matrices are in groups and `cpp` computes all operators.
+    for those of the folder's GGUF file as they are. All else is float32, but keys and values are
+    cached in float16 if the matrices are in groups and `cpp` computes all operators.
 
     `backends` and `shard` go to `Llama`; of the files, only the shard is read. Raises ValueError
     that names the file and the tensor if weights are missing, unexpected, of the wrong shape or
@@ -71,7 +71,7 @@ def load_model(
                     places[name].copy_(_read(tensors, name, config, shard))
     model.pack()
     if model.step and model.layers[0].qkv.rows[0].form:
-        model.cache_dtype = torch.float16  # rounded far less than such weights are
+        model.cache_dtype = torch.float16  # it rounds far less than such weights do
     return model.eval()
 
 

@@ -101,7 +101,7 @@ class Plan:
 
 
 def made(x: torch.Tensor) -> torch.Tensor:
-    """Have the plan that is recorded, if one is, allocate memory like this too; returns x."""
+    """Note in the plan that is recorded, if any, to allocate memory like x's; returns x."""
     if plan := _thread.recording:
         plan.is_whole &= x.is_contiguous() and x.numel() > 0
         plan.made.append(partial(_EMPTY[x.device.type], tuple(x.shape), x.stride(), x.dtype))

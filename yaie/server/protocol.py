@@ -109,7 +109,7 @@ class Sampling(Strict):
 class CompletionRequest(Sampling):
     """The body of POST /v1/completions."""
 
-    # The first that fits, what is usual first: otherwise each token id is tried as every type.
+    # The first type that fits, usual ones first: by default, pydantic tries each id as all types.
     prompt: Annotated[
         Text
         | TokenIds

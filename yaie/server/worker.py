@@ -63,7 +63,7 @@ class Job:
         self._changed, self._error = asyncio.Event(), None
 
     def tell(self) -> None:
-        """Have what is new dealt with, by `handle` or the call's task, which also has the end."""
+        """Let `handle` deal with what is new; if it cannot, or at the end, wake the call's task."""
         try:
             if self.handle is not None and self.handle() and not self.is_over:
                 return

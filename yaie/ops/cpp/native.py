@@ -27,7 +27,7 @@ GROUP = 32
 @dataclass(frozen=True)
 class Rows:
     """Rows of a matrix as they are stored: floats `[rows, size]`, or bytes `[rows, bytes]` in the
-    format `form`, one of GROUPS, in the order that `interleaved` gives them."""
+    format `form`, one of GROUPS, ordered by `interleaved`."""
 
     data: torch.Tensor
     form: str | None = None
@@ -51,7 +51,7 @@ def matrix(parts: Sequence[Rows], bias: torch.Tensor | None) -> list[int]:
 
 
 def interleaved(data: torch.Tensor, form: str | None) -> Rows:
-    """Rows as a file has them, in the order that products read: 4 bits are reordered in place."""
+    """Rows of a file in the order that products read: rows of 4 bits are interleaved in place."""
     rows = Rows(data, form)
     call("interleave", struct(rows.part()), rows.size)
     return rows

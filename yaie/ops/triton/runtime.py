@@ -102,8 +102,8 @@ def num_processors(device: torch.device) -> int:
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
-    compiled kernel than to launch it, so a planned call skips the choice. Torch launches it then,
-    in one call of C++; if there are hooks, Triton does, and tells them addresses, not tensors.
+    compiled kernel than to launch it, so a planned call skips the choice. It launches by torch's
+    C++ launcher or, if there are hooks, by Triton, which gives them addresses instead of tensors.
 
     Args:
         arguments: tensors and numbers, for the first of the kernel's parameters.
@@ -121,7 +121,7 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
     plan.is_whole &= about.num_ctas == 1 and not about.global_scratch_size
     kinds = enumerate(compiled.src.signature.values())
     types = {i: "f" if kind == "fp32" else "l" for i, kind in kinds if kind != "constexpr"}
-    passed = itemgetter(*types, -2, -2)  # and 0 for two pointers to scratch memory
+    passed = itemgetter(*types, -2, -2)  # the last two are null: no scratch memory
     fixed = compiled.function, *grid, about.num_warps, about.shared, "".join(types.values()) + "ll"
     launch = functools.partial(torch._C._StaticCudaLauncher._launch_kernel, *fixed)
 
