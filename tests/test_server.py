@@ -377,7 +377,7 @@ def test_what_cannot_be_shown_ends_its_own_call():
 
 
 def test_the_last_piece_does_not_wait_for_the_calls_task():
-    """Which may be the last of many that are ready. It has the end of the answer to send."""
+    """Many tasks may be ready to run before it. It sends only what follows the last piece."""
     job, written = Job([None]), []
     job.handle = lambda: written.append("piece") or True
     job.is_over = True
