@@ -2,8 +2,11 @@
 independent clients see of it.
 
 Closed loops first: both answer the same prompts, alternately, and their answers are compared. Two
-texts may differ where two tokens are equally likely, so the record says how many are equal. Then
-open loops (`--arrivals`): requests arrive at parts of the highest rate at which the closed loops
+texts may differ where two tokens are equally likely, so the record says how many are equal. Where
+all answers are equally long, the requests that began together end in the same step, and the next
+ones come together: the server has to read many while the engine waits. So further rows
+(`--spread`) have answers of half as many to one and a half times as many tokens. Then open loops
+(`--arrivals`): requests arrive at parts of the highest rate at which the closed loops
 were answered, for a given time, in several runs with other arrivals. The clients are divided among
 several processes, since one process would be slower than the server. With `--apart` the clients
 run on half of the processor's cores, and the engine and the server on the other half, as if on two
@@ -38,13 +41,18 @@ from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
 
 PROMPT, OUTPUT = 256, 64
+SPREAD = OUTPUT // 2, OUTPUT * 3 // 2
+EACH = 16  # requests of a client of a closed loop, at most
 POOL = 512  # different prompts of the open loops
 LIMITS = [(ttft, tpot) for ttft in (0.05, 0.1, 0.2, 0.5, 1.0) for tpot in (0.003, 0.005, 0.01)]
 
 
-def ask(url: str, name: str, prompts: Sequence[list[int]], clients: int, salt: str) -> list[Answer]:
-    """The answers to prompts, of a process with some of the clients."""
-    return closed_loop(Client(url, name), prompts, [OUTPUT] * len(prompts), clients, salt)
+def ask(
+    url: str, name: str, prompts: Sequence[list[int]], outputs: Sequence[int], clients: int,
+    salt: str,
+) -> list[Answer]:  # fmt: skip
+    """The answers to prompts, each of a number of tokens, of a process with some of the clients."""
+    return closed_loop(Client(url, name), prompts, outputs, clients, salt)
 
 
 def ask_at(
@@ -63,10 +71,15 @@ class Clients:
     pool: ProcessPoolExecutor
     workers: int
 
-    def closed(self, prompts: Sequence[list[int]], at_once: int, salt: str) -> list[Answer]:
-        """The answers to prompts, `at_once` of them under way."""
+    def closed(
+        self, prompts: Sequence[list[int]], outputs: Sequence[int], at_once: int, salt: str
+    ) -> list[Answer]:
+        """The answers to prompts, each of a number of tokens, `at_once` of them under way."""
         each = min(self.workers, at_once)
-        shares = [(prompts[i::each], len(range(i, at_once, each)), salt) for i in range(each)]
+        shares = [
+            (prompts[i::each], outputs[i::each], len(range(i, at_once, each)), salt)
+            for i in range(each)
+        ]
         return merged(self._all(ask, shares))
 
     def independent(
@@ -103,15 +116,17 @@ def merged(parts: Sequence[list]) -> list:
 
 
 def run(
-    model: str, clients: Sequence[int], requests: int, rounds: int, arrivals: Sequence[float],
-    seconds: float, runs: int, device: str, workers: int, apart: bool = False,
-    output: Path | None = None,
+    model: str, clients: Sequence[int], spread: Sequence[int], requests: int, rounds: int,
+    arrivals: Sequence[float], seconds: float, runs: int, device: str, workers: int,
+    apart: bool = False, output: Path | None = None,
 ) -> dict:  # fmt: skip
     """Measure engine and server alternately, then the server under independent clients; the record
     is saved after each number of clients and each rate.
 
     Args:
-        requests: per client of a closed loop.
+        clients: of closed loops whose answers have `OUTPUT` tokens.
+        spread: of further closed loops, whose answers have a number of tokens from `SPREAD`.
+        requests: of a closed loop, or `EACH` of every client if that is less.
         arrivals: rates of open loops, as parts of the highest rate of the closed ones.
         seconds, runs: how long requests arrive in one run of an open loop, and runs at each rate.
         workers: the processes among which the clients are divided.
@@ -125,7 +140,8 @@ def run(
     where = choose_device(device)
     options = ["--gpu-memory-utilization", "0.8"] if where.type == "cuda" else []
     record = head(where) | {"model": model_name(model), "prompt": PROMPT, "output": OUTPUT}
-    record |= {"workers": workers, "apart": apart, "rows": [], "arrivals": []}
+    record |= {"spread": [*SPREAD], "workers": workers, "apart": apart}
+    record |= {"rows": [], "spread rows": [], "arrivals": []}
     llm = LLM(model, device=str(where), **({"gpu_memory_utilization": 0.4} if options else {}))
     encode = llm.tokenizer.encode
 
@@ -139,9 +155,11 @@ def run(
         ProcessPoolExecutor(workers, get_context("spawn"), **on_cores) as pool,
     ):
         everyone = Clients(server, pool, workers)
-        for at_once in clients:
-            prompts = long_prompts(requests * at_once, PROMPT, encode)
-            keep("rows", closed_loops(llm, everyone, prompts, at_once, rounds))
+        for part, at_once in [("rows", n) for n in clients] + [("spread rows", n) for n in spread]:
+            prompts = long_prompts(min(requests, EACH * at_once), PROMPT, encode)
+            draw, bounds = random.Random(0), SPREAD if part == "spread rows" else (OUTPUT, OUTPUT)
+            outputs = [draw.randint(*bounds) for _ in prompts]
+            keep(part, closed_loops(llm, everyone, prompts, outputs, at_once, rounds))
         llm.close()
         most = max(row["server tokens_per_second"] for row in record["rows"]) / OUTPUT
         prompts = long_prompts(POOL, PROMPT, encode)
@@ -151,14 +169,15 @@ def run(
 
 
 def closed_loops(
-    llm: LLM, clients: Clients, prompts: Sequence[list[int]], at_once: int, rounds: int
-) -> dict:
+    llm: LLM, clients: Clients, prompts: Sequence[list[int]], outputs: Sequence[int], at_once: int,
+    rounds: int,
+) -> dict:  # fmt: skip
     """A row: engine and server with `at_once` requests under way, alternately."""
     row = {"clients": at_once, "requests": len(prompts), "engine": [], "server": []}
     for number in range(rounds + 1):  # the first is not counted
         llm.engine.reset_prefix_cache()
-        own = run_closed(llm.engine, prompts, [greedy(OUTPUT)] * len(prompts), at_once)
-        answers = clients.closed(prompts, at_once, f"{at_once} {number} {time.time()}")
+        own = run_closed(llm.engine, prompts, [*map(greedy, outputs)], at_once)
+        answers = clients.closed(prompts, outputs, at_once, f"{at_once} {number} {time.time()}")
         texts = [output.text for output in own.outputs]
         same = sum(text == a.text for text, a in zip(texts, answers, strict=True))
         if number == 0:
@@ -219,7 +238,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="SmolLM2-135M-Instruct")
     parser.add_argument("--clients", type=int, nargs="+", default=[64, 256])
-    parser.add_argument("--requests", type=int, default=8, help="per client")
+    parser.add_argument("--spread", type=int, nargs="*", default=[], help="clients, too")
+    parser.add_argument("--requests", type=int, default=2048, help="of a closed loop, at most")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--arrivals", type=float, nargs="*", default=[])
     parser.add_argument("--seconds", type=float, default=60.0, help="of arrivals, in one run")
