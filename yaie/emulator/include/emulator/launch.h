@@ -35,8 +35,9 @@ constexpr uint64_t number_of(const char* text) {  // FNV-1a
 struct Configuration {
     Launch launch;
 
+    // Inlined, so that the launch has the line of the source.
     template <class Kernel, class... Arguments>
-    void run(Kernel kernel, Arguments... arguments) {
+    __attribute__((always_inline)) void run(Kernel kernel, Arguments... arguments) {
         // The name of this function contains the lambda's launcher, with its template arguments.
         constexpr uint64_t instance = number_of(__PRETTY_FUNCTION__);
         launch.instance = instance;
