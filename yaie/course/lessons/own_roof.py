@@ -1,5 +1,6 @@
 """The roof of a CPU, the rungs of a matrix-vector product below it, and a model that answers with
-each: `python -m yaie.course.lessons.own_roof --output 10_roofline_cpu.json`.
+each: `python -m yaie.course.lessons.own_roof --output 10_roofline_cpu.json`; with `--products`, the
+engine's products of one token: `10_products_cpu.json`.
 
 The product is the one by the largest matrix of the course's model. Every result is compared with
 float64 before it is timed, and caches are emptied before each call, as in `yaie bench`. The fastest
@@ -37,7 +38,7 @@ from yaie.ops.cpp.native import GROUPS, Rows, matrix, struct
 from yaie.ops.cpp.native import call as call_engine
 
 Record = dict[str, Any]
-KEPT, BESIDE = "10_roofline_cpu", "10_engine_cpu"
+KEPT, PRODUCTS, BESIDE = "10_roofline_cpu", "10_products_cpu", "10_engine_cpu"
 FOLDER = ROOT / "csrc" / "roofline"
 ROWS, SIZE = 49_152, 576  # of lm_head of SmolLM2-135M
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}  # of a weight
@@ -59,6 +60,11 @@ Paths = Mapping[str, Path]  # of a learner's files, in place of those of FOLDER
 def kept() -> Record:
     """The record of one machine, in `notebooks/data`."""
     return paths.kept(KEPT)
+
+
+def kept_products() -> Record:
+    """The record of the engine's product, with weights that no cache holds."""
+    return paths.kept(PRODUCTS)
 
 
 def kept_beside() -> Record:
@@ -395,11 +401,16 @@ def multiply(function: Callable[..., None], linear: Linear, x: torch.Tensor) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", required=True)
-    path, rounds = files.output_path(parser.parse_args().output), 12
-    record = measure_roof(rounds) | measure_rungs(rounds=rounds) | measure_norm(rounds=rounds)
-    record |= measure_split(rounds=rounds) | measure_engine(rounds)
-    files.save(record | measure_answers(), path)
+    parser.add_argument("--output", required=True, type=files.output_path)
+    parser.add_argument("--products", action="store_true", help="only the engine's, of more rows")
+    options, rounds = parser.parse_args(), 12
+    record = measure_roof(rounds)
+    if options.products:
+        record |= measure_engine(rounds, 8 * ROWS)
+    else:
+        record |= measure_rungs(rounds=rounds) | measure_norm(rounds=rounds)
+        record |= measure_split(rounds=rounds) | measure_answers()
+    files.save(record, options.output)
 
 
 if __name__ == "__main__":
