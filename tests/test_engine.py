@@ -28,6 +28,7 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.radix_node import RadixNode
+from yaie.engine.runner import StagingBuffer
 from yaie.engine.sampling import SamplingKernel
 from yaie.engine.scheduler import Step
 from yaie.model.tokenizer import Tokenizer
@@ -740,12 +741,25 @@ def test_rows_of_padding_change_nothing(
     assert max(shape.tokens for shape in used) == min(chunk, largest)
 
 
+class CopiedBuffer(StagingBuffer):
+    """As `PinnedStagingBuffer`, without a GPU: there are two in turn, each copied to the device."""
+
+    def __init__(self, device):
+        super().__init__(torch.full_like(device, 255))  # whatever was there before
+        self.device = device
+
+    def send(self, shape):
+        self.device[: shape.nbytes] = self.host[: shape.nbytes]
+
+
 def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer, monkeypatch):
-    """Even if two requests generate the same tokens, and one continues in the other's blocks."""
+    """Even if two requests generate the same tokens, and one continues in the other's blocks. How
+    tokens are chosen is copied from the other buffer; padding is greedy."""
     model = load_model(untied_model, backends={"reshape_and_cache": "cuda"})
     monkeypatch.setattr(model, "_check", lambda *_: None)
     engine = make(model, tokenizer, block_size=4, overlap=True)
     runner, seen = engine.runner, []
+    runner._staging = [CopiedBuffer(runner._staging[0].host) for _ in range(2)]
     sizes = graphs.shapes(16, runner.max_blocks, 4, 48)
     runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
     write_next = inputs.write_next_tokens
@@ -755,14 +769,17 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
         step = Step(list(requests), {request.request_id: 1 for request in requests})
         whole = {name: field.copy() for name, field in fields.items()}
         inputs.write_batch(whole, step, kv, runner.max_num_seqs)
+        inputs.write_sampling(whole, requests)
         for name, field in whole.items():
-            real = slice(len(requests)) if name == "token_ids" else slice(None)
+            real = slice(len(requests) if name in ("token_ids", "uniform") else None)
             assert field[real].tolist() == fields[name][real].tolist(), name
         seen.append((len(requests), bool(moved.any())))
 
     monkeypatch.setattr(inputs, "write_next_tokens", compared)
-    for prompt in ([5, 6, 7], [5, 6, 7], [9] * 9):
-        engine.add_request(prompt, greedy(30))
+    for top_k, prompt in enumerate(([5, 6, 7], [5, 6, 7], [9] * 9)):
+        engine.add_request(
+            prompt, dataclasses.replace(greedy(30), top_k=top_k, top_p=0.9, min_p=0.1)
+        )
         for _ in range(9):
             engine.step()
     run(engine)
