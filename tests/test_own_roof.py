@@ -330,8 +330,8 @@ def test_a_line_for_each_format_and_case_beside_llama():
     record = dict.fromkeys(data_nb10.FORMATS, one)
     lines = data_nb10.beside_llama(record)
     told = "float32 1 stream 30.0 and 20.0 tokens/s 1.50 times as fast"
-    assert len(lines) == 12 and " ".join(lines[0].split()) == told
-    assert "prompts/s" in lines[1]
+    assert len(lines) == 13 and " ".join(lines[1].split()) == told
+    assert lines[0].split() == ["yaie", "llama.cpp"] and "30.00 and   20.00 prompts/s" in lines[2]
     assert data_nb10.memory_and_rounding(record)[3] == (
         "q8_0      130 (110) and 120 (100) MB; KL 1.2e-03, the same token 97.0%"
     )

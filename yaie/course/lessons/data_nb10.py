@@ -109,14 +109,15 @@ def engine_rates(record: Record) -> list[str]:
 
 
 def beside_llama(record: Record) -> list[str]:
-    """A line for each format and case: tokens per second of the engine and of llama.cpp."""
-    lines = []
+    """A line for each format and case: the rates of the engine and of llama.cpp."""
+    lines = [f"{'':31}    yaie    llama.cpp"]
     for form in FORMATS:
         for row in record[form]["results"]:
             ours, theirs = row["yaie"]["rate"], row["llama.cpp"]["rate"]
             unit = "prompts/s" if row["case"].startswith("first") else "tokens/s"
+            digits = 2 if unit == "prompts/s" else 1
             lines.append(
-                f"{form:9} {row['case']:21} {ours:7.1f} and {theirs:7.1f} {unit:9} "
+                f"{form:9} {row['case']:21} {ours:7.{digits}f} and {theirs:7.{digits}f} {unit:9} "
                 f"{row['ratio']:5.2f} times as fast"
             )
     return lines
