@@ -571,7 +571,7 @@ def test_the_changelog_names_the_figures_of_its_data():
     record = json.loads((DATA / "28_served_h100.json").read_text())
     rows, spread = record["rows"][2:], record["spread rows"]
     rates = [round(rows[0][f"{who} tokens_per_second"], -2) for who in ("server", "engine")]
-    parts = [row["tokens_per_second ratio"] for row in (rows[0], *spread[:1], rows[1], spread[1])]
+    parts = [row["tokens_per_second ratio"] for row in (rows[0], spread[0], rows[1], spread[1])]
     said = [
         f"takes {cuda[0]:.1f} µs (torch's own {calls['rms_norm']['after']['cuda']['torch_us']})",
         "`silu_and_mul` {:.1f}, `add_rms_norm` {:.1f} and paged attention {:.1f}".format(*cuda[1:]),

@@ -31,10 +31,9 @@ from yaie.emulator import CompileError
 from yaie.engine.llm import LLM
 from yaie.engine.params import SamplingParams
 from yaie.model.config import ModelConfig
-from yaie.model.gguf import quantize_rows
 from yaie.model.linear import Linear
 from yaie.model.pull import find_model
-from yaie.ops.cpp.native import GROUPS, Rows, matrix, struct
+from yaie.ops.cpp.native import GROUPS, Rows, interleaved, matrix, struct
 from yaie.ops.cpp.native import call as call_engine
 
 Record = dict[str, Any]
@@ -249,8 +248,10 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
     x[:, ::32] = 127 / 64
     for form in ("float32", "float16", "bfloat16", *GROUPS):
         if form in GROUPS:
-            kind, stored = GGMLQuantizationType[form.upper()], quantize_rows(weights.numpy(), form)
-            stand_for = torch.from_numpy(dequantize(quantize(weights.numpy(), kind), kind))
+            kind = GGMLQuantizationType[form.upper()]
+            data = quantize(weights.numpy(), kind)
+            stand_for = torch.from_numpy(dequantize(data, kind))
+            stored = interleaved(torch.from_numpy(data), form)  # last, since it reorders `data`
         else:
             stand_for = weights.to(getattr(torch, form))
             stored = Rows(stand_for)

@@ -155,11 +155,13 @@ def run(
         ProcessPoolExecutor(workers, get_context("spawn"), **on_cores) as pool,
     ):
         everyone = Clients(server, pool, workers)
-        for part, at_once in [("rows", n) for n in clients] + [("spread rows", n) for n in spread]:
-            prompts = long_prompts(min(requests, EACH * at_once), PROMPT, encode)
-            draw, bounds = random.Random(0), SPREAD if part == "spread rows" else (OUTPUT, OUTPUT)
-            outputs = [draw.randint(*bounds) for _ in prompts]
-            keep(part, closed_loops(llm, everyone, prompts, outputs, at_once, rounds))
+        equal, differing = ("rows", clients, (OUTPUT, OUTPUT)), ("spread rows", spread, SPREAD)
+        for part, numbers, bounds in (equal, differing):
+            for at_once in numbers:
+                prompts = long_prompts(min(requests, EACH * at_once), PROMPT, encode)
+                draw = random.Random(0)
+                outputs = [draw.randint(*bounds) for _ in prompts]
+                keep(part, closed_loops(llm, everyone, prompts, outputs, at_once, rounds))
         llm.close()
         most = max(row["server tokens_per_second"] for row in record["rows"]) / OUTPUT
         prompts = long_prompts(POOL, PROMPT, encode)
