@@ -1,16 +1,16 @@
 """Exercise 06.3: Preempt: which request leaves, and what stays.
 
-Three methods that call each other. `grow` makes a slot for the newest token of a request that
-decodes. If that needs a block and none can be had, it preempts the request that was admitted
-last, appends it to `step.preempted`, and tries again; if the last was the request itself, `grow`
-returns False. `preempt` makes a running request wait in front of all others, to be computed again
-from its tokens. `leave` gives up everything that a running request holds; what it has computed
-stays in the cache as long as there is room.
+Three methods that call each other. `grow` makes sure that the newest token of a request that
+decodes has a slot. If that needs a block and none can be had, it preempts the request that was
+admitted last, appends it to `step.preempted`, and tries again; if the last was the request
+itself, `grow` returns False. `preempt` makes a running request wait in front of all others, to be
+computed again from its tokens. `leave` gives up everything that a running request holds; what it
+has computed stays in the cache as long as there is room.
 
 You have
-- `self.kv.lengths[request_id]`: how many tokens have slots, at most `len(request.token_ids)`
-- `self.kv.append_tokens(request_id, 1)`: makes one more slot, in a new block if the last is full;
-  raises OutOfBlocks if none is free
+- `self.kv.lengths[request_id]`: how many tokens have slots; some of them may be yet to come
+- `self.kv.append_tokens(request_id, num_tokens)`: makes this many more slots, in new blocks once
+  the last is full; raises OutOfBlocks if too few are free
 - `self.kv.free_blocks(request_id)`: releases the request's blocks; those that the cache or others
   use stay
 - `self.kv.block_size`: tokens per block
@@ -41,8 +41,9 @@ from yaie.engine.scheduler import Step
 
 class Scheduler(reference.Scheduler):
     def grow(self, request: Request, step: Step) -> bool:
-        """Make room for the newest token of a running request.
+        """Make sure that the newest token of a running request has a slot.
 
+        Slots are made up to the end of a block, so that the tokens that follow have theirs already.
         If no block is free or can be evicted, the request admitted last is preempted, in the end
         this one itself. As a rule the last has the least to lose, and the requests that came first
         finish first and free their blocks for the rest.

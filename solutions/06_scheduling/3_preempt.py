@@ -1,11 +1,11 @@
 """Solution of exercise 06.3: Preempt: which request leaves, and what stays.
 
-Three methods that call each other. `grow` makes a slot for the newest token of a request that
-decodes. If that needs a block and none can be had, it preempts the request that was admitted
-last, appends it to `step.preempted`, and tries again; if the last was the request itself, `grow`
-returns False. `preempt` makes a running request wait in front of all others, to be computed again
-from its tokens. `leave` gives up everything that a running request holds; what it has computed
-stays in the cache as long as there is room.
+Three methods that call each other. `grow` makes sure that the newest token of a request that
+decodes has a slot. If that needs a block and none can be had, it preempts the request that was
+admitted last, appends it to `step.preempted`, and tries again; if the last was the request
+itself, `grow` returns False. `preempt` makes a running request wait in front of all others, to be
+computed again from its tokens. `leave` gives up everything that a running request holds; what it
+has computed stays in the cache as long as there is room.
 
 Generated from Scheduler.grow, Scheduler.preempt, Scheduler.leave in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.
@@ -20,8 +20,9 @@ from yaie.engine.scheduler import Step
 
 class Scheduler(reference.Scheduler):
     def grow(self, request: Request, step: Step) -> bool:
-        """Make room for the newest token of a running request.
+        """Make sure that the newest token of a running request has a slot.
 
+        Slots are made up to the end of a block, so that the tokens that follow have theirs already.
         If no block is free or can be evicted, the request admitted last is preempted, in the end
         this one itself. As a rule the last has the least to lose, and the requests that came first
         finish first and free their blocks for the rest.
@@ -29,19 +30,16 @@ class Scheduler(reference.Scheduler):
         Returns:
             Whether the request still runs.
         """
-        length = self.kv.lengths[request.request_id]
-        if length == len(request.token_ids):  # admitted with room for all its tokens
+        length, size = self.kv.lengths[request.request_id], self.kv.block_size
+        if len(request.token_ids) <= length:
             return True
-        if length % self.kv.block_size != 0:  # the last block, which no fork shares, has a slot
-            self.kv.lengths[request.request_id] = length + 1
-            return True
-        while not self.cache.make_room(1):
+        while length % size == 0 and not self.cache.make_room(1):
             victim = self.running[-1]
             self.preempt(victim)
             step.preempted.append(victim)
             if victim is request:
                 return False
-        self.kv.append_tokens(request.request_id, 1)
+        self.kv.append_tokens(request.request_id, size - length % size)
         return True
 
     def preempt(self, request: Request) -> None:

@@ -139,7 +139,7 @@ class KVCacheManager:
         key_pools, value_pools: a tensor for each layer,
             `[num_blocks, block_size, num_heads, head_dim]`.
         block_tables: the blocks of each request, in the order of its tokens.
-        lengths: the tokens of each request.
+        lengths: how many tokens of each request have a slot; some may be yet to come.
     """
 
     def __init__(

@@ -120,8 +120,9 @@ class Scheduler:
         step.add(request, wanted)
 
     def grow(self, request: Request, step: Step) -> bool:
-        """Make room for the newest token of a running request.
+        """Make sure that the newest token of a running request has a slot.
 
+        Slots are made up to the end of a block, so that the tokens that follow have theirs already.
         If no block is free or can be evicted, the request admitted last is preempted, in the end
         this one itself. As a rule the last has the least to lose, and the requests that came first
         finish first and free their blocks for the rest.
@@ -129,19 +130,16 @@ class Scheduler:
         Returns:
             Whether the request still runs.
         """
-        length = self.kv.lengths[request.request_id]
-        if length == len(request.token_ids):  # admitted with room for all its tokens
+        length, size = self.kv.lengths[request.request_id], self.kv.block_size
+        if len(request.token_ids) <= length:
             return True
-        if length % self.kv.block_size != 0:  # the last block, which no fork shares, has a slot
-            self.kv.lengths[request.request_id] = length + 1
-            return True
-        while not self.cache.make_room(1):
+        while length % size == 0 and not self.cache.make_room(1):
             victim = self.running[-1]
             self.preempt(victim)
             step.preempted.append(victim)
             if victim is request:
                 return False
-        self.kv.append_tokens(request.request_id, 1)
+        self.kv.append_tokens(request.request_id, size - length % size)
         return True
 
     def admit(self, step: Step) -> None:

@@ -21,6 +21,7 @@ from yaie.course.exercises.nb06.scene import (
     step_by_reference,
 )
 from yaie.course.lessons.simulate import Simulation
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.scheduler import Scheduler, Step
 
 LAST = "c was admitted last."
@@ -39,29 +40,29 @@ def cases() -> Iterator[Case]:
     yield Case(f"a running request with {ten}, no prefix caching",
                call="preempt", steps=2, options=OFF, before=0)  # fmt: skip
     yield slot("7 tokens have slots in two blocks, and a free block is left",
-               {"a": 7}, 3, "a", slots=8, free=1)  # fmt: skip
+               {"a": 7}, 3, "a")  # fmt: skip
     yield slot("8 tokens have slots, which are all there are",
-               {"a": 7}, 2, "a", slots=8, has=8)  # fmt: skip
+               {"a": 7}, 2, "a", has=8)  # fmt: skip
     yield slot("8 tokens fill two blocks, and a free block is left",
-               {"a": 8}, 3, "a", slots=9)  # fmt: skip
+               {"a": 8}, 3, "a")  # fmt: skip
     yield slot("7 tokens have slots in two blocks, and no block is free",
-               {"a": 7, "b": 4}, 3, "a", slots=8)  # fmt: skip
+               {"a": 7, "b": 4}, 3, "a")  # fmt: skip
     yield slot("8 tokens fill two blocks, and the other two are unused in the cache",
-               {"a": 8}, 4, "a", slots=9, cached=1, old=8)  # fmt: skip
+               {"a": 8}, 4, "a", cached=1, old=8)  # fmt: skip
     full = {"a": 8, "b": 4, "c": 4}
     yield slot("requests a, b and c fill the pool, and a needs a block",
-               full, 4, "a", slots=9, lost=["c"], why=LAST)  # fmt: skip
+               full, 4, "a", lost=["c"], why=LAST)  # fmt: skip
     yield slot("requests a, b and c fill the pool, and b needs a block",
-               full, 4, "b", slots=5, lost=["c"], why=LAST)  # fmt: skip
+               full, 4, "b", lost=["c"], why=LAST)  # fmt: skip
     yield slot("requests a, b and c fill the pool, and c needs a block",
                full, 4, "c", lost=["c"], why=LAST)  # fmt: skip
     yield slot("request a alone fills the pool and needs a block",
                {"a": 8}, 2, "a", lost=["a"], why="There is nothing else to preempt.")  # fmt: skip
     yield slot("request c has only blocks that a and b use too, and a needs a block",
-               {"a": 8, "b": 4}, 3, "a", slots=9, lost=["c", "b"], fork=True,
+               {"a": 8, "b": 4}, 3, "a", lost=["c", "b"], fork=True,
                why="c's blocks are a's as well, so losing them frees none.")  # fmt: skip
     yield slot("requests a, b and c fill the pool with blocks of the cache, and a needs a block",
-               {"a": 8, "b": 8, "c": 4}, 5, "a", slots=9, lost=["c"], caching=True, cached=4,
+               {"a": 8, "b": 8, "c": 4}, 5, "a", lost=["c"], caching=True, cached=4,
                why=LAST)  # fmt: skip
     generator = random.Random(0)
     for _ in range(8):
@@ -75,9 +76,7 @@ def slot(
     lengths: dict[str, int],
     num_blocks: int,
     grows: str,
-    slots: int | None = None,
     has: int | None = None,
-    free: int | None = None,
     cached: int = 0,
     old: int = 0,
     lost: tuple[str, ...] | list[str] = (),
@@ -89,16 +88,15 @@ def slot(
 
     Args:
         grows: the request that needs it.
-        slots: that it has afterwards; None if it is preempted.
         has: slots that it has before, if not one for each token of its prompt.
-        free, cached: blocks afterwards, where they are noted.
+        cached: blocks in the cache afterwards.
         old: tokens in the cache that no request uses.
         lost: the requests that are preempted, in order.
         fork: a third request, c, has the blocks of a.
     """
-    return Case(name, call="grow", lengths=lengths, num_blocks=num_blocks, grows=grows, slots=slots,
-                has=has, free=free, cached=cached, old=old, lost=list(lost), fork=fork,
-                caching=caching, why=why)  # fmt: skip
+    return Case(name, call="grow", lengths=lengths, num_blocks=num_blocks, grows=grows, has=has,
+                cached=cached, old=old, lost=list(lost), fork=fork, caching=caching,
+                why=why)  # fmt: skip
 
 
 def in_words(case: Case) -> str:
@@ -195,10 +193,12 @@ def observe_grow(scheduler_class: type, case: Case, see: Observer) -> None:
     see.equal(
         f"the list of waiting requests after {call}", names(scheduler.waiting), waits, because
     )
-    slots = kv.lengths.get(case.grows)
-    see.equal(f"kv.lengths of {case.grows} after {call}", slots, case.slots, "One slot per token.")
-    if case.free is not None:
-        see.equal(f"the number of free blocks after {call}", kv.pool.num_free, case.free)
+    newest = len(request.token_ids)
+    has_slot, because = kv.lengths.get(case.grows, 0) >= newest, "It is computed in this step."
+    see.equal(f"whether the newest token of {case.grows} has a slot", has_slot, runs, because)
+    blocks, because = len(kv.block_tables.get(case.grows, ())), "No token needs more of them yet."
+    wanted = blocks_needed(newest, kv.block_size) if runs else 0
+    see.equal(f"the number of blocks in the table of {case.grows}", blocks, wanted, because)
     because = "Only as much is evicted as the block takes."
     see.equal(f"the number of cached blocks after {call}", scene.cache.num_cached, case.cached,
               because)  # fmt: skip
