@@ -65,10 +65,11 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
     if (work.skip == 0) let_next_begin();
-    wait_for_last();
-    let_next_begin();  // only here if skip > 0: cascade.cu reads keys before it waits
+    // No kernel that writes lengths or tables lets another begin early: they can be read already.
     int count, total;
     Place now = find_share(work, worker, count, total);
+    wait_for_last();
+    let_next_begin();  // only here if skip > 0: cascade.cu reads keys before it waits
     if (lane == 0)
         work.places[worker] = make_int4(now.token * paged.kv_heads + now.kv_head, now.tile,
                                         count ? now.tiles : 0, total);
@@ -122,7 +123,8 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
         __syncwarp();  // this tile has arrived for all lanes, and all are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
         const Cache* keys = stages + stage * 2 * SIZE;
-        rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
+        rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale,
+                                   group > 8);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
 
         bool ends = now.tile + 1 == now.tiles, done = i + 1 == count;

@@ -46,9 +46,11 @@ struct Rows {
     }
 
     // Include a tile, of which the first `count` keys are seen. `scale` is positive and includes
-    // the factor log2(e).
+    // the factor log2(e). If not `lower`, rows 8 to 15 are not wanted, and half of the weights are
+    // not computed.
     template <int TILE>
-    __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale) {
+    __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale,
+                                           bool lower = true) {
         int lane = threadIdx.x % WARP;
         float scores[TILE / 8][4] = {};
 #pragma unroll
@@ -69,7 +71,7 @@ struct Rows {
                     if (i * 8 + lane % 4 * 2 + j % 2 >= count) scores[i][j] = -INFINITY;
         }
         soften<TILE>(scores, 0, scale);
-        soften<TILE>(scores, 1, scale);
+        if (lower) soften<TILE>(scores, 1, scale);
 #pragma unroll
         for (int i = 0; i < TILE / 16; ++i) {
             uint32_t weights[4];  // mma.sync left the scores where it expects operand A
@@ -98,17 +100,19 @@ struct Rows {
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
         largest = fmaxf(maximum[below], largest * scale);
-        float rescale = exp2_approx(maximum[below] - largest);
-        maximum[below] = largest;
-        total[below] *= rescale;
+        if (__any_sync(ALL_LANES, largest > maximum[below])) {  // seldom, after the first tiles
+            float rescale = exp2_approx(maximum[below] - largest);
+            maximum[below] = largest;
+            total[below] *= rescale;
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / 4; ++i) out[i / 2][below * 2 + i % 2] *= rescale;
+        }
 #pragma unroll
         for (int i = 0; i < TILE / 4; ++i) {
             float& score = scores[i / 2][below * 2 + i % 2];
             score = exp2_approx(score * scale - largest);
             total[below] += score;
         }
-#pragma unroll
-        for (int i = 0; i < HEAD_DIM / 4; ++i) out[i / 2][below * 2 + i % 2] *= rescale;
     }
 
     // Divide by the sum of the weights. Then out and lse() are the result for the keys so far.

@@ -85,7 +85,7 @@ struct RowsFp8 : Rows<__half, HEAD_DIM> {
     // As Rows::attend.
     template <int TILE>
     __device__ __forceinline__ void attend(const __nv_fp8_e4m3* keys, const __nv_fp8_e4m3* values,
-                                           int count, float scale) {
+                                           int count, float scale, bool lower = true) {
         int lane = threadIdx.x % WARP;
         float scores[TILE / 8][4] = {};
 #pragma unroll
@@ -108,7 +108,7 @@ struct RowsFp8 : Rows<__half, HEAD_DIM> {
                     if (i * 8 + lane % 4 * 2 + j % 2 >= count) scores[i][j] = -INFINITY;
         }
         this->template soften<TILE>(scores, 0, scale * unit[0]);
-        this->template soften<TILE>(scores, 1, scale * unit[1]);
+        if (lower) this->template soften<TILE>(scores, 1, scale * unit[1]);
 #pragma unroll
         for (int i = 0; i < TILE / 16; ++i) {
             uint32_t weights[4];
