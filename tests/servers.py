@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 
 import httpx
-from fastapi import FastAPI
 
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
 from yaie.engine.params import SamplingParams
 from yaie.engine.sending import as_socket
 from yaie.server.app import Settings, build_app
+from yaie.server.guards import Gate
 from yaie.server.loop import Loop
 from yaie.server.metrics import Metrics
 from yaie.server.run import Server, bind
@@ -103,7 +103,7 @@ class EngineThread:
         return not self._thread.is_alive()
 
 
-def app_of(llm: LLM, **settings) -> FastAPI:
+def app_of(llm: LLM, **settings) -> Gate:
     """The application of a server whose engine is a thread."""
     engine = EngineThread(llm.engine)
     given = Settings("tiny", **settings)
@@ -116,7 +116,7 @@ def serving(llm: LLM, **settings) -> Iterator[Running]:
     """Serve a model under the name "tiny" on a free port of this machine."""
     app = app_of(llm, **settings)
     listener = bind("127.0.0.1", 0)
-    server = Server(app, app.state.worker, patience=60)
+    server = Server(app, app.worker, patience=60)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:
@@ -124,7 +124,7 @@ def serving(llm: LLM, **settings) -> Iterator[Running]:
         time.sleep(0.01)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        yield Running(address, llm, app.state.worker, server)
+        yield Running(address, llm, app.worker, server)
     finally:
         server.should_exit = True
         thread.join(timeout=60)

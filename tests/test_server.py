@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from functools import partial
+from unittest import mock
 
 import httpx
 import openai
@@ -653,23 +654,26 @@ def test_a_cancellation_that_comes_with_the_event_is_not_lost(comes):
 def test_a_client_that_leaves_before_its_stream_begins_frees_its_blocks(untied_model):
     """It reads nothing, so that not even the head of the answer is sent."""
     sent = body(max_tokens=400, ignore_eos=True, stream=True)
-    messages = [{"type": "http.request", "body": json.dumps(sent).encode()}]
-    app = app_of(LLM(untied_model, num_blocks=64))
+    app, connection = app_of(LLM(untied_model, num_blocks=64)), mock.Mock(can_write=False)
+    connection.answering.more_body = False
 
     async def receive():
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    async def send(message):
-        assert message["type"] == "http.response.start" and message["status"] == 200
-        await asyncio.Event().wait()
+        return {"body": json.dumps(sent).encode(), "more_body": False}
 
     async def ask():
         scope = {"type": "http", "method": "POST", "client": None, "server": None}
         scope |= {"path": "/v1/completions", "raw_path": b"/v1/completions", "query_string": b""}
         scope |= {"headers": [(b"content-type", b"application/json")]}
-        async with app.router.lifespan_context(app):
-            await app(scope, receive, send)
-            assert app.state.worker.num_requests == 0
+        scope["state"] = {"connection": connection}
+        async with app.app.router.lifespan_context(app.app):
+            task = asyncio.create_task(app(scope, receive, None))
+            while not connection.begin.called:
+                await asyncio.sleep(0)
+            assert app.worker.num_requests == 1
+            task.cancel()  # as a connection that is lost does
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert app.worker.num_requests == 0 and not connection.write.called
 
     asyncio.run(ask())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -14,7 +15,6 @@ import time
 from functools import partial
 from unittest import mock
 
-import h11
 import httpx
 import openai
 import pytest
@@ -23,7 +23,8 @@ from servers import serving, wait_until
 
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
-from yaie.server.connection import Connection
+from yaie.server.connection import MOST_HEAD, Acceptor, Connection
+from yaie.server.run import bind
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 
@@ -211,7 +212,41 @@ def test_a_length_told_twice_is_refused(running):
     with connect(running.url, head + HALF + b"\r\n\r\n") as connection:
         said = connection.makefile("rb").read()
     assert said.startswith(b"HTTP/1.1 400 ") and said.count(b"HTTP/1.1") == 1
-    assert b"Content-Length or Transfer-Encoding, not both" in said
+    assert b"Transfer-Encoding can't be present with Content-Length" in said
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_an_offer_of_another_protocol_is_declined(running, is_apart):
+    """Java's clients make one of HTTP/2; the body comes with the head or after it. Then another
+    request comes on the same connection."""
+    offer = b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n"
+    head, _, sent = completion(max_tokens=2).partition(b"\r\n\r\n")
+    head = head.replace(b"Connection: close", offer.rstrip()) + b"\r\n\r\n"
+    with connect(running.url, head if is_apart else head + sent) as connection:
+        if is_apart:
+            time.sleep(0.1)
+            connection.sendall(sent)
+        connection.sendall(HALF + b"\r\nConnection: close\r\n\r\n")
+        said = connection.makefile("rb").read()
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"200"]
+    assert b'"finish_reason":' in said and said.endswith(b"ok")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET /health HTTP/1.1\nHost: a\n\n",
+        HALF + b"a" * (MOST_HEAD + 1),
+    ],
+)
+def test_what_is_no_request_of_http_1_is_refused(running, sent):
+    with connect(running.url, sent[: len(HALF)]) as connection:
+        time.sleep(0.1)
+        connection.sendall(sent[len(HALF) :])  # nothing is left unread when the server closes
+        assert connection.makefile("rb").read().startswith(b"HTTP/1.1 400")
 
 
 def test_half_a_head_is_not_waited_for_without_end(untied_model):
@@ -263,17 +298,24 @@ def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
     """If the event loop is busy past the deadline of an idle connection, a request that came in
     time is still read."""
     ours, theirs = socket.socketpair()
-    connection = object.__new__(Connection)
-    connection.conn = h11.Connection(h11.SERVER)
-    connection.transport = mock.Mock(**{"get_extra_info.return_value": ours})
-    connection.transport.is_closing.return_value = False
-    with ours, theirs:
+
+    async def look():
+        connection = object.__new__(Connection)
+        connection.transport = mock.Mock(**{"get_extra_info.return_value": ours})
+        connection.transport.is_closing.return_value = False
+        connection.scope = connection.cycle = None
+        connection._acceptor = acceptor = Acceptor(listener, None, most=1, head_timeout=-1.0)
+        acceptor._open.add(connection)
+        acceptor.note(connection, owes_head=True)
         theirs.sendall(b"GET /")
-        connection.timeout_keep_alive_handler()
+        acceptor._look()
         assert not connection.transport.close.called
         ours.recv(9)
-        connection.timeout_keep_alive_handler()
+        acceptor._look()
         assert connection.transport.close.called
+
+    with ours, theirs, bind("127.0.0.1", 0) as listener:
+        asyncio.run(look())
 
 
 def test_an_idle_connection_that_its_client_resets_is_no_error(untied_model, caplog):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from starlette.types import Send
-
 from yaie.engine.request import Request, TokenLogprob
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
+from yaie.server.connection import Connection
 from yaie.server.errors import ApiError
 from yaie.server.worker import Job, Update
 
@@ -67,8 +66,20 @@ class Call:
         choices = sorted(map(self.choice, self.job.news()), key=itemgetter("index"))
         return self._response(self.whole_kind, choices, self._usage())
 
-    def events(self) -> Iterator[str]:
-        """What is new, as events of the stream. Raises ApiError if a request has failed."""
+    def news(self) -> str:
+        """What is new, as events of the stream, and what ends it once the job is over."""
+        events: list[str] = []
+        try:
+            events.extend(self._events())
+            if self.job.is_over and self.usage.include_usage:
+                events.append(_event(self._response(self.chunk_kind, [], self._usage())))
+        except ApiError as error:  # the status was sent long ago: the error is the last event
+            events.append(_event(error.body))
+        if self.job.is_over:
+            events.append("data: [DONE]\n\n")
+        return "".join(events)
+
+    def _events(self) -> Iterator[str]:
         counts = self.usage.continuous_usage_stats
         for update in self.job.news():
             if update.has_begun and not (update.finish_reason or self.logprobs or counts):
@@ -78,12 +89,6 @@ class Call:
             for choice in self.pieces(update):
                 usage = self._usage(self._num_sent) if counts else None
                 yield _event(self._response(self.chunk_kind, [choice], usage))
-
-    def last_events(self) -> Iterator[str]:
-        """The rest of the stream, once its job is over. Raises ApiError if a request has failed."""
-        yield from self.events()
-        if self.usage.include_usage:
-            yield _event(self._response(self.chunk_kind, [], self._usage()))
 
     def _text_event(self, update: Update) -> str:
         """An event in which only the text is new; the JSON around it is made once per request."""
@@ -210,35 +215,25 @@ class ChatCall(Call):
         return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}
 
 
-async def stream(call: Call, send: Send, write: Callable[[Callable], bool] | None) -> None:
-    """Send an answer as server-sent events, piece by piece, ending with `[DONE]`.
+async def stream(call: Call, connection: Connection) -> None:
+    """Send an answer as server-sent events, ending with `[DONE]`. Each goes out as soon as the
+    engine's message is read or, while the client does not read, from this task."""
+    job, kind = call.job, (b"Content-Type", b"text/event-stream; charset=utf-8")
 
-    Args:
-        write: `Connection.write_piece`, by which each piece goes out as soon as the engine's
-            message is read. Without it, or while the client does not read, this task sends them.
-    """
-    job, kind = call.job, (b"content-type", b"text/event-stream; charset=utf-8")
-    await send({"type": "http.response.start", "status": 200, "headers": [kind]})
+    def write() -> bool:
+        if can_write := connection.can_write:
+            if job.is_over:
+                job.handle = None
+            connection.write(call.news(), ends=job.is_over)
+        return can_write
 
-    unsent: list[str] = []
-
-    def piece() -> str:
-        unsent.extend(call.events())
-        text, unsent[:] = "".join(unsent), []
-        return text
-
-    try:
-        while not job.is_over:
-            if body := piece():
-                await send({"type": "http.response.body", "body": body.encode(), "more_body": True})
-            job.handle = write and partial(write, piece)
-            await job.changed()
-            job.handle = None
-        unsent.extend(call.last_events())
-    except ApiError as error:  # the status was sent long ago: the error is the last event
-        unsent.append(_event(error.body))
-    body = "".join([*unsent, "data: [DONE]\n\n"])
-    await send({"type": "http.response.body", "body": body.encode(), "more_body": False})
+    connection.begin([kind, (b"X-Request-Id", call.request_id.encode())])
+    job.handle = write
+    while job.handle is not None:
+        await job.changed()
+        await connection.flow.drain()
+        if job.handle is not None:
+            write()
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
-import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import ValidationError
-from starlette.types import Receive, Scope, Send
+from pydantic_core import from_json
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from yaie import __version__
 from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.request import Request as EngineRequest
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import errors, protocol
-from yaie.server.answers import ChatCall, CompletionCall, stream
+from yaie.server.answers import Call, ChatCall, CompletionCall, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import Gate, Settings, unless
+from yaie.server.guards import Gate, Settings
 from yaie.server.metrics import CONTENT_TYPE
 from yaie.server.worker import Job, Worker
 
 DEFAULT_MAX_TOKENS = 16  # of a completion, as at OpenAI; a chat's answer may fill the context
 
 
-def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastAPI:
+def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> Gate:
     """The server's application. It talks with the engine while its lifespan lasts."""
 
     @asynccontextmanager
@@ -45,10 +45,8 @@ def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastA
         title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
         redoc_url=None,
     )  # fmt: skip
-    app.state.worker, app.state.settings = worker, settings
     errors.install(app)
     server = _Server(tokenizer, worker, settings)
-    app.add_middleware(Gate, settings, worker, server.answer_quickly)
     for path, (_, whole, answer) in server.endpoints.items():
         streamed = {200: {"content": {"text/event-stream": {}}}}
         app.post(path, responses=streamed, response_model=whole)(answer)
@@ -81,7 +79,7 @@ def build_app(worker: Worker, tokenizer: Tokenizer, settings: Settings) -> FastA
         """Prometheus' metrics."""
         return Response(worker.metrics.text(), media_type=CONTENT_TYPE)
 
-    return app
+    return Gate(app, settings, worker, server.generate)
 
 
 class _Server:
@@ -93,23 +91,30 @@ class _Server:
         completion = (protocol.CompletionRequest, protocol.Completion, self.completions)
         self.endpoints = {"/v1/completions": completion, "/v1/chat/completions": chat}
 
-    async def answer_quickly(self, body: bytes, request: Request) -> Response | None:
-        """Answer a request to generate; None leaves it to FastAPI, which says what is wrong."""
-        found, kind = self.endpoints.get(request.scope["path"]), request.headers.get("content-type")
-        if found is None or request.method != "POST" or kind != "application/json":
+    async def generate(self, kind: str, body: bytes, request: Request) -> ASGIApp | None:
+        """Answer a request to generate, whose body is of some content type; None if it is another.
+        Raises ApiError. FastAPI would do the same, in several times as long."""
+        found = self.endpoints.get(request.scope["path"])
+        if found is None or request.scope["method"] != "POST":
             return None
+        is_json = kind.partition(";")[0].strip().lower().endswith(("/json", "+json"))
         try:
-            given = found[0].model_validate(msgspec.json.decode(body))
-        except (msgspec.DecodeError, ValidationError, UnicodeDecodeError, RecursionError):
-            return None
-        return await found[2](given, request)
+            given = from_json(body.removeprefix(codecs.BOM_UTF8)) if is_json else None
+        except ValueError as error:
+            raise ApiError(400, f"the body is no JSON: {error}", code="invalid_json") from error
+        if not isinstance(given, dict):
+            raise ApiError(400, "send a JSON object, with Content-Type: application/json")
+        try:
+            return await found[2](found[0].model_validate(given), request)
+        except ValidationError as error:
+            raise errors.from_validation(error) from error
 
     @property
     def limits(self) -> Limits:
         """Of the engine, which may be another one since it was started again."""
         return self.worker.ready.limits
 
-    async def completions(self, body: protocol.CompletionRequest, request: Request) -> Response:
+    async def completions(self, body: protocol.CompletionRequest, request: Request) -> ASGIApp:
         """Continue prompts."""
         self.check_model(body.model)
         only_echo = body.max_tokens == 0
@@ -127,9 +132,9 @@ class _Server:
             *self._call(job, body, request, body.logprobs is not None),
             echoes=self._echoes(body.prompts) if body.echo else None, only_echo=only_echo,
         )  # fmt: skip
-        return await self._answer(call, body, request)
+        return await self._answer(call, body)
 
-    async def chat_completions(self, body: protocol.ChatRequest, request: Request) -> Response:
+    async def chat_completions(self, body: protocol.ChatRequest, request: Request) -> ASGIApp:
         """Answer a conversation."""
         self.check_model(body.model)
         if body.top_logprobs is not None and not body.logprobs:
@@ -141,7 +146,7 @@ class _Server:
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
         job = self._submit(request, [prompt], body, max_tokens, logprobs)
         call = ChatCall(*self._call(job, body, request, bool(body.logprobs)))
-        return await self._answer(call, body, request)
+        return await self._answer(call, body)
 
     def check_model(self, name: str) -> None:
         """Raise ApiError if a model is not the one that is served."""
@@ -209,39 +214,17 @@ class _Server:
             raise ApiError(400, f"{asked} exceed the {most} tokens that fit", "max_tokens", code)
         return EngineRequest(request_id, prompt, params, salt)
 
-    async def _answer(
-        self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
-    ) -> Response:
+    async def _answer(self, call: Call, body: protocol.Sampling) -> ASGIApp:
         if body.stream:
-            return _Stream(call, self.worker)
+            return partial(self._stream, call)
         try:
-            return JSONResponse(await unless_gone(call.whole(), request.receive))
+            return JSONResponse(await call.whole())
         finally:
             self.worker.abort(call.job)
 
-
-class _Stream(Response):
-    """An answer as it comes. Its job ends with it, even before the first event is asked for."""
-
-    def __init__(self, call: CompletionCall | ChatCall, worker: Worker) -> None:
-        super().__init__()  # FastAPI looks at a response that it passes on
-        self._call, self._worker = call, worker
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_chunks = scope.get("http_version") == "1.1"
-        write = scope.get("state", {}).get("write_piece") if has_chunks else None
+    async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["status"] = 200
         try:
-            with suppress(ApiError):  # the client left
-                await unless_gone(stream(self._call, send, write), receive)
+            await stream(call, scope["state"]["connection"])
         finally:
-            self._worker.abort(self._call.job)
-
-
-def unless_gone(work: Awaitable[Any], receive: Receive) -> Awaitable[Any]:
-    """Await `work`; if the client leaves before it is done, end it and raise ApiError."""
-
-    async def gone() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    return unless(gone(), partial(ApiError, 499, "the client left"), work)
+            self.worker.abort(call.job)

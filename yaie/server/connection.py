@@ -15,15 +15,16 @@ import resource
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from yaie.server.errors import ApiError
 
 MOST_CONNECTIONS = 4096
+MOST_HEAD = 64 * 1024  # bytes of the head of a request
 SPARE_FILES = 64  # for everything that is opened while the server runs
 MOST_AT_ONCE = 32  # connections taken before others are served
 PAUSE = 1.0  # seconds until the deadlines, and a limit that was reached, are looked at again
@@ -31,23 +32,56 @@ PAUSE = 1.0  # seconds until the deadlines, and a limit that was reached, are lo
 log = logging.getLogger("yaie.server.connection")
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """uvicorn's connection, which calls `catch_up` before it reads, and tells its acceptor whether
-    it awaits the head of a request. A request finds `write_piece` in the state of its scope."""
+    it awaits the head of a request. A request finds it in the state of its scope.
+
+    Attributes:
+        answering: the request that is answered, as uvicorn has it; the latest if none is.
+    """
+
+    answering: RequestResponseCycle | None = None
 
     def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
-        self._acceptor, self._catch_up = acceptor, catch_up
-        self.app_state = self.app_state | {"write_piece": self.write_piece}
+        self._acceptor, self._catch_up, self._head_bytes = acceptor, catch_up, 0
+        self.app_state = self.app_state | {"connection": self}
 
-    def write_piece(self, make: Callable[[], str]) -> bool:
-        """Write what `make` returns, in ASCII, as a chunk of the body, or return False if that has
-        to wait. Through ASGI and h11 a piece needs a task and takes several times as long."""
-        if self.flow.write_paused or self.transport.is_closing():
-            return False
-        if piece := make():
-            self.transport.write(f"{len(piece):x}\r\n{piece}\r\n".encode("ascii"))
-        return True
+    @property
+    def has_begun(self) -> bool:
+        """Whether part of a head has come, but not all."""
+        return self.scope is not None and "method" not in self.scope
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the client reads what it is sent."""
+        return not (self.flow.write_paused or self.transport.is_closing())
+
+    def begin(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Send the head of an answer that `write` goes on with: in chunks or, to a client of
+        HTTP/1.0, until the connection ends. Through ASGI that takes several times as long."""
+        cycle = self.answering
+        cycle.response_started, cycle.chunked_encoding = True, cycle.scope["http_version"] == "1.1"
+        headers = [*self.server_state.default_headers, *headers]
+        if cycle.chunked_encoding:
+            headers.append((b"Transfer-Encoding", b"chunked"))
+        if not cycle.keep_alive:
+            headers.append((b"Connection", b"close"))
+        lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+        self.transport.write(b"HTTP/1.1 200 OK\r\n%s\r\n" % lines)
+
+    def write(self, text: str, ends: bool) -> None:
+        """Send a piece of that answer, in ASCII. It may be empty, and may be what `ends` it."""
+        cycle = self.answering
+        if cycle.chunked_encoding:
+            text = (f"{len(text):x}\r\n{text}\r\n" if text else "") + ("0\r\n\r\n" if ends else "")
+        if text:
+            self.transport.write(text.encode("ascii"))
+        if ends:
+            cycle.response_complete = True
+            if not cycle.keep_alive:
+                self.transport.close()
+            cycle.on_response()
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Await the head of the first request."""
@@ -55,39 +89,72 @@ class Connection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Pass the data on, and note whether they complete the head."""
+        """Read requests, and note whether the head of one is still to come."""
         self._catch_up()
-        super().data_received(data)
+        self._head_bytes = self._head_bytes + len(data) if self.has_begun else 0
+        try:
+            self.parser.feed_data(data)
+            if self.has_begun and self._head_bytes > MOST_HEAD:
+                raise httptools.HttpParserError("Head too long")
+        except httptools.HttpParserUpgrade as stopped:
+            self._decline(data[stopped.args[0] :])
+        except httptools.HttpParserError as error:
+            self.send_400_response(f"Invalid HTTP request received: {error}")
         self._watch()
 
+    def _decline(self, rest: bytes) -> None:
+        """Read a request again without its offer to go on in another protocol, which Java's clients
+        make of HTTP/2: the parser has stopped after its head, without a look at its body."""
+        if self.parser.get_method() == b"CONNECT":
+            self.send_400_response("Invalid HTTP request received: CONNECT")
+            return
+        about = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"%s %s HTTP/%s\r\n%s\r\n" % (*about, b"".join(fields)) + rest)
+
+    def on_headers_complete(self) -> None:
+        """Answer the request, unless it is to be read again."""
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The body has come."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.answering, self._task = cycle, self.loop.create_task(cycle.run_asgi(app))
+        self._task.add_done_callback(self.tasks.discard)
+        self.tasks.add(self._task)
+
     def on_response_complete(self) -> None:
-        """Await the head of the next request."""
+        """Await the head of the next request, for as long as the acceptor allows."""
         super().on_response_complete()
+        self._unset_keepalive_if_required()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room for another."""
+        """End the answer, and make room for another connection."""
         super().connection_lost(exc)
         self._acceptor.forget(self)
+        if self.answering is not None and not self.answering.response_complete:
+            self.answering.disconnected = True
+            self._task.cancel()
 
     def _watch(self) -> None:
-        self._acceptor.note(self, owes_head=self.conn.their_state is h11.IDLE)
+        self._acceptor.note(self, self.cycle is None or self.cycle.response_complete)
 
     def refuse(self) -> None:
         """Close the connection, since its head is late or another needs the place."""
         self._acceptor.forget(self)
-        if self.conn.trailing_data[0]:
+        if self.has_begun:
             error = ApiError(408, "the head of the request is late", code="request_timeout")
             body = json.dumps(error.body).encode()
             head = "HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\n"
             head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             self.transport.write(head.encode() + body)
         self.transport.close()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close the idle connection, unless a request has yet to be read."""
-        if not self.has_more:
-            super().timeout_keep_alive_handler()
 
     @property
     def has_more(self) -> bool:
@@ -99,9 +166,6 @@ class Connection(H11Protocol):
         waiting = select.poll()
         waiting.register(self.transport.get_extra_info("socket"), select.POLLIN)
         return bool(waiting.poll(0))
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing when a client asks for a websocket; uvicorn would log what to install."""
 
 
 class Acceptor:
@@ -211,7 +275,7 @@ class Acceptor:
         for owing in self._owing:
             late = [x for x, since in owing.items() if since <= latest and not x.has_more]
             for connection in late:
-                self._refused += bool(connection.conn.trailing_data[0])
+                self._refused += connection.has_begun
                 connection.refuse()
         self._tell()
         self._resume()
@@ -236,14 +300,3 @@ def most_connections() -> int:
         return MOST_CONNECTIONS
     in_use = len(os.listdir("/proc/self/fd"))
     return max(1, min(MOST_CONNECTIONS, limit - in_use - SPARE_FILES))
-
-
-_last_said: dict[str, float] = {}
-
-
-def is_new(record: logging.LogRecord) -> bool:
-    """Whether a log record is no warning of the last second: a client could fill a disk."""
-    now, last = time.monotonic(), _last_said.get(record.msg, 0.0)
-    if has_passed := now - last >= 1.0:
-        _last_said[record.msg] = now
-    return has_passed or record.levelno != logging.WARNING

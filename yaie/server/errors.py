@@ -6,10 +6,9 @@ import logging
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 log = logging.getLogger("yaie.server")
@@ -59,30 +58,24 @@ def install(app: FastAPI) -> None:
     async def api_error(request: Request, error: ApiError) -> JSONResponse:
         return error.response()
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return _from_validation(error).response()
-
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         message = str(error.detail)
         if error.status_code == HTTPStatus.NOT_FOUND:
             paths = dict.fromkeys(r.path_format for r in app.routes if isinstance(r, APIRoute))
             message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
-        code = "invalid_json" if error.status_code == HTTPStatus.BAD_REQUEST else None
-        if code:  # FastAPI's own message has no cause
-            message = f"the body cannot be parsed: {error.__cause__}"
-        response = ApiError(error.status_code, message, code=code).response()
+        response = ApiError(error.status_code, message).response()
         response.headers.update(error.headers or {})
         return response
 
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        name = request.scope.get("request_id", "")
-        log.error("%s: %s %s failed", name, request.method, request.url.path, exc_info=error)
-        response = ApiError(500, "the server failed; its log says why").response()
-        response.headers["X-Request-Id"] = name  # which this handler is too far out to get
-        return response
+    app.exception_handler(Exception)(unexpected)
+
+
+def unexpected(request: Request, error: Exception) -> JSONResponse:
+    """What is answered where the server has a fault. The log has the rest."""
+    name = request.scope["request_id"]
+    log.error("%s: %s %s failed", name, request.method, request.url.path, exc_info=error)
+    return ApiError(500, "the server failed; its log says why").response()
 
 
 def _type(status: int) -> str:
@@ -93,16 +86,10 @@ def _type(status: int) -> str:
     return types.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
-def _from_validation(error: RequestValidationError) -> ApiError:
+def from_validation(error: ValidationError) -> ApiError:
     """What pydantic says of the first field that is wrong, in one sentence."""
     problems = error.errors()
-    first = problems[0]
-    if first["type"] == "json_invalid":
-        reason = first.get("ctx", {}).get("error", "it cannot be parsed")
-        return ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json")
-    if first["loc"] == ("body",) and first["type"] == "model_attributes_type":
-        return ApiError(400, "send a JSON object, with Content-Type: application/json")
-    param = _field(first)
+    first, param = problems[0], _field(problems[0])
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{param} is not supported by this server", param=param)
     # A field that may be one of several types has a problem for each.
@@ -114,5 +101,4 @@ def _from_validation(error: RequestValidationError) -> ApiError:
 def _field(problem: dict) -> str:
     """The path of a field in the request, without the branches of unions that pydantic names, as in
     `stop.list[str].0`."""
-    path = [part for part in problem["loc"] if part != "body"]
-    return ".".join(str(p) for p in path if isinstance(p, int) or p.isidentifier())
+    return ".".join(str(p) for p in problem["loc"] if isinstance(p, int) or p.isidentifier())

@@ -7,16 +7,14 @@ import logging
 import re
 import secrets
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from yaie.server import errors
 from yaie.server.errors import ApiError
 from yaie.server.worker import LATE, Worker
 
@@ -90,15 +88,7 @@ async def unless(
         other.cancel()
 
 
-def check_lengths(headers: Headers) -> None:
-    """Refuses a request with both Content-Length and Transfer-Encoding, and closes the connection:
-    a proxy in front may believe the other one ("request smuggling", RFC 9112, section 6.1)."""
-    if "content-length" in headers and "transfer-encoding" in headers:
-        message = "a request has Content-Length or Transfer-Encoding, not both"
-        raise ApiError(400, message, closes=True)
-
-
-def check_key(key: str, headers: Headers) -> None:
+def check_key(key: str, headers: Mapping[str, str]) -> None:
     """Demands `Authorization: Bearer <key>`; compares in constant time."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     # latin-1 is how headers are decoded, so this gives back the bytes that came.
@@ -108,15 +98,15 @@ def check_key(key: str, headers: Headers) -> None:
         raise ApiError(401, message, code="invalid_api_key")
 
 
-def check_host(allowed: Sequence[str], headers: Headers) -> None:
-    """Refuses requests for a host that is not this server.
+def check_host(allowed: Set[str], headers: Mapping[str, str]) -> None:
+    """Refuses requests for a host that is not this server, by its names in lower case.
 
     A page of the web may give its own name the address 127.0.0.1 and then, in the reader's browser,
     ask a server on that machine as if it were the page's own ("DNS rebinding"). The Host header
     still has the page's name.
     """
     name = re.sub(r":\d*$", "", headers.get("host", "")).lower()
-    if name not in {host.lower() for host in allowed}:
+    if name not in allowed:
         raise ApiError(421, f"this server is not {name!r}: see --allowed-host")
 
 
@@ -130,67 +120,65 @@ class Gate:
     would never see the answer.
 
     Args:
-        short_cut: may answer a request, given its body: the routes and layers of `app` are slow.
+        app: answers what `generate` leaves to it, which is given the content type and the body.
     """
 
     PATIENCE = 16
 
     def __init__(
         self, app: ASGIApp, settings: Settings, worker: Worker,
-        short_cut: Callable[[bytes, Request], Awaitable[Response | None]],
+        generate: Callable[[str, bytes, Request], Awaitable[ASGIApp | None]],
     ) -> None:  # fmt: skip
-        self.app, self.settings, self.worker, self.short_cut = app, settings, worker, short_cut
+        self.app, self.settings, self.worker, self.generate = app, settings, worker, generate
+        self._hosts = {host.lower() for host in settings.allowed_hosts or ()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         self.worker.catch_up()
-        headers, started, status = Headers(scope=scope), time.perf_counter(), 499
-        given = headers.get("x-request-id", "")
-        scope["request_id"] = name = given if SAFE.fullmatch(given) else uuid.uuid4().hex
+        fields = reversed(scope["headers"])  # of one that comes twice, the first counts
+        headers = {name.decode(): value.decode("latin-1") for name, value in fields}
+        given, started = headers.get("x-request-id", ""), time.perf_counter()
+        scope["request_id"] = name = given if SAFE.fullmatch(given) else secrets.token_hex(16)
+        scope["status"] = 499  # if the client leaves first
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
-            self.worker.catch_up()
             if message["type"] == "http.response.start":
-                status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = name
+                scope["status"] = message["status"]
+                message["headers"].append((b"x-request-id", name.encode()))
             await send(message)
 
         try:
             await self._pass(headers, scope, receive, send_with_id)
-        except Exception:
-            status = 500
-            raise
-        finally:  # 499 if the client left first
+        except Exception as error:
+            has_begun, scope["status"] = scope["status"] != 499, 500
+            if has_begun:
+                raise
+            await errors.unexpected(Request(scope), error)(scope, receive, send_with_id)
+        finally:
             if self.settings.access_log:
                 client, path = (scope["client"] or ["-"])[0], scope["raw_path"].decode("latin-1")
-                line = (client, scope["method"], path, status, time.perf_counter() - started, name)
-                access_log.info("%s %s %s %d %.3f s %s", *line)
+                line = (client, scope["method"], path, scope["status"])
+                access_log.info("%s %s %s %d %.3f s %s", *line, time.perf_counter() - started, name)
 
-    async def _pass(self, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(
+        self, headers: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
         settings = self.settings
         try:
-            check_lengths(headers)
             if settings.allowed_hosts is not None:
-                check_host(settings.allowed_hosts, headers)
+                check_host(self._hosts, headers)
             if settings.api_key is not None and scope["path"].startswith("/v1"):
                 check_key(settings.api_key, headers)
             reading, seconds = self._read(receive), settings.body_timeout
-            body = await unless(self.worker.late.wait(), self._late, reading, seconds)
-            response = await self.short_cut(body, Request(scope, receive))
+            if scope["state"]["connection"].answering.more_body:
+                reading = unless(self.worker.late.wait(), self._late, reading, seconds)
+            body = await reading
+            response = await self.generate(headers.get("content-type", ""), body, Request(scope))
         except ApiError as error:
             response = error.response()
-        if response is not None:
-            await response(scope, receive, send)
-            return
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def replay() -> Message:
-            return whole.pop() if whole else await receive()
-
-        await self.app(scope, replay, send)
+        await (self.app if response is None else response)(scope, receive, send)
 
     def _late(self) -> ApiError:
         if self.worker.late.is_set():
@@ -202,12 +190,10 @@ class Gate:
         body, size, more, most = bytearray(), 0, True, self.settings.max_body_bytes
         while more and size <= self.PATIENCE * most:
             message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ApiError(499, "the client left")
-            size += len(message.get("body", b""))
+            piece, more = message["body"], message["more_body"]
+            size += len(piece)
             if size <= most:
-                body += message.get("body", b"")
-            more = message.get("more_body", False)
+                body += piece
         if size > most:
             raise ApiError(413, f"the body must be at most {most} bytes", closes=True)
         return bytes(body)

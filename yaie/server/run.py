@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
 
 import uvicorn
-from fastapi import FastAPI
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.threads import return_freed_memory
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.server.app import Settings, build_app
-from yaie.server.connection import Acceptor, Connection, is_new
-from yaie.server.guards import access_log
+from yaie.server.connection import Acceptor, Connection
+from yaie.server.guards import Gate, access_log
 from yaie.server.metrics import Metrics
 from yaie.server.wire import STOPPED, EngineProcess
 from yaie.server.worker import PATIENCE, Worker
@@ -104,19 +102,15 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, app: FastAPI, worker: Worker, patience: int, greet: Callable[[], None] = lambda: None
+        self, app: Gate, worker: Worker, patience: int, greet: Callable[[], None] = lambda: None
     ) -> None:
         config = uvicorn.Config(
-            app, http="h11", ws="none", log_level="warning", access_log=False,
-            timeout_keep_alive=ceil(app.state.settings.head_timeout),
+            app, http="httptools", ws="none", log_level="warning", access_log=False,
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
-            h11_max_incomplete_event_size=64 * 1024,
         )  # fmt: skip
         super().__init__(config)
-        logger = logging.getLogger("uvicorn.error")
-        logger.addFilter(is_no_cancellation)
-        logger.addFilter(is_new)
-        self.worker, self.settings = worker, app.state.settings
+        logging.getLogger("uvicorn.error").addFilter(is_no_cancellation)
+        self.worker, self.settings = worker, app.settings
         self.patience, self.greet = patience, greet
 
     async def startup(self, sockets: list[socket.socket]) -> None:
