@@ -24,6 +24,7 @@ from yaie.course.author.gpu import first_token as long_prompt
 from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
+from yaie.engine import runner as runner_module
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
@@ -768,14 +769,13 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
         write_next(fields, last, requests, moved, kv)
         step = Step(list(requests), {request.request_id: 1 for request in requests})
         whole = {name: field.copy() for name, field in fields.items()}
-        inputs.write_batch(whole, step, kv, runner.max_num_seqs)
-        inputs.write_sampling(whole, requests)
+        inputs.write_batch(whole, step, requests, kv, runner.max_num_seqs)
         for name, field in whole.items():
             real = slice(len(requests) if name in ("token_ids", "uniform") else None)
             assert field[real].tolist() == fields[name][real].tolist(), name
         seen.append((len(requests), bool(moved.any())))
 
-    monkeypatch.setattr(inputs, "write_next_tokens", compared)
+    monkeypatch.setattr(runner_module, "write_next_tokens", compared)
     for top_k, prompt in enumerate(([5, 6, 7], [5, 6, 7], [9] * 9)):
         engine.add_request(
             prompt, dataclasses.replace(greedy(30), top_k=top_k, top_p=0.9, min_p=0.1)

@@ -144,8 +144,11 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
-def write_batch(fields: Fields, step: Step, kv: KVCacheManager, num_sampled: int) -> None:
-    """Lay out the requests of a step, one after the other, in the fields of a `Shape`.
+def write_batch(
+    fields: Fields, step: Step, ready: Sequence[Request], kv: KVCacheManager, num_sampled: int
+) -> None:
+    """Lay out the requests of a step, one after the other, in the fields of a `Shape`, and how the
+    next tokens of those that are `ready` are chosen, without the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
     Their keys and values are written nowhere.
@@ -180,6 +183,8 @@ def write_batch(fields: Fields, step: Step, kv: KVCacheManager, num_sampled: int
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
     _fill(fields["logit_rows"], logit_rows + scored_rows, 0)
+    for name, rest in (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0)):
+        _fill(fields[name], [getattr(request.params, name) for request in ready], rest)
 
 
 def write_next_tokens(
@@ -217,15 +222,6 @@ def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int],
     ends = [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
     lengths = [max(b - a, 1) for a, b in pairwise([start, *ends])]
     return ends, lengths
-
-
-def write_sampling(fields: Fields, requests: Sequence[Request]) -> None:
-    """Write how each request's next token is chosen, without the random number of this step."""
-    params = [request.params for request in requests]
-    _fill(fields["temperature"], [p.temperature for p in params], 0)
-    _fill(fields["top_k"], [p.top_k for p in params], 0)
-    _fill(fields["top_p"], [p.top_p for p in params], 1)
-    _fill(fields["min_p"], [p.min_p for p in params], 0)
 
 
 def _fill(field: np.ndarray, values: Sequence[float], rest: float) -> None:

@@ -16,10 +16,9 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from yaie.engine import inputs
 from yaie.engine.config import EngineConfig
 from yaie.engine.graphs import Graph, capture, most_sequences, shapes
-from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
+from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_next_tokens
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.logprobs import score_prompts
 from yaie.engine.request import Request
@@ -176,10 +175,9 @@ class Runner:
         is_next = shape.is_decode and last[:2] == (shape, requests)
         if is_next and all(request.num_pending for request in requests):
             moved, last_fields = kept != last[2], self._staging[-1].fields(shape)
-            inputs.write_next_tokens(fields, last_fields, requests, moved, self.kv)
+            write_next_tokens(fields, last_fields, requests, moved, self.kv)
         else:
-            write_batch(fields, step, self.kv, self.max_num_seqs)
-            write_sampling(fields, ready)
+            write_batch(fields, step, ready, self.kv, self.max_num_seqs)
         self._laid_out = shape, requests, kept
         if samples:
             drawn = fields["uniform"][: len(ready)]
@@ -190,8 +188,7 @@ class Runner:
         """Write inputs of padding only, each sequence as long as one can be: what a graph is
         captured with."""
         fields = self._staging[0].open(shape)
-        write_batch(fields, Step(), self.kv, self.max_num_seqs)
-        write_sampling(fields, [])
+        write_batch(fields, Step(), [], self.kv, self.max_num_seqs)
         fields["context_lens"].fill(self.max_blocks * self.kv.block_size)
         tables = fields["block_tables"]
         tables[:] = np.arange(tables.size).reshape(tables.shape) % self.kv.pool.num_blocks
