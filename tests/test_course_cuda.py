@@ -45,6 +45,27 @@ def test_an_edited_header_is_seen(tmp_path) -> None:
         assert out.tolist() == [many + 1] * 4
 
 
+def test_a_header_that_an_edited_header_includes_is_seen(tmp_path) -> None:
+    """And when it is edited in turn, and after it is gone."""
+    source = '#include "first.cuh"\n' + SOLVED.replace("out[i] = x", "out[i] = MANY * x")
+    first, second = tmp_path / "first.cuh", tmp_path / "second.cuh"
+    x, out = torch.ones(4), torch.empty(4)
+
+    def result() -> float:
+        cuda.module_of(source, tmp_path / "sum.cu").vector_add_scalar_f32(x, x, out, 4)
+        return out[0].item()
+
+    first.write_text("#define MANY 2\n")
+    assert result() == 3
+    first.write_text('#include "second.cuh"\n')
+    for many in (4, 5):
+        second.write_text(f"#define MANY {many}\n")
+        assert result() == many + 1
+    second.unlink()
+    first.write_text("#define MANY 7\n")
+    assert result() == 8
+
+
 def test_what_does_not_compile_is_told_in_the_learners_lines() -> None:
     launch, call = line_of("vector_add<<<"), "vector_add<<<thread_blocks, THREADS, 0, stream>>>(x"
     for old, new, words in [

@@ -160,11 +160,18 @@ def module_of(source: str, path: Path, checked: bool = False) -> Module:
     of the headers that it includes."""
     from yaie.emulator.rewrite import read_source
 
-    return _module(source, path, checked, *map(read_source, _headers(source, path, checked)))
+    headers, known = [], None
+    while headers != known:  # an edited header may include other headers
+        known = headers
+        files = _headers(source, path, checked, *known)
+        headers = [read_source(file) if file.exists() else "" for file in files]
+    return _module(source, path, checked, *headers)
 
 
 @lru_cache(maxsize=128)
-def _headers(source: str, path: Path, checked: bool) -> tuple[Path, ...]:
+def _headers(source: str, path: Path, checked: bool, *known: str) -> tuple[Path, ...]:
+    """The headers that a source includes, directly or not. `known`: the texts of those that it
+    included last, which are read again only if one of them has changed."""
     from yaie.emulator.rewrite import rewrite  # which keeps its result for the module
 
     return rewrite(source, path, checked).files[1:]
