@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 from engines import recompute
 
+from yaie import LLM
 from yaie.course.lessons.speculative import Round, Verifier, accept, prompt_lookup, speculate
 from yaie.engine.params import SamplingParams
 from yaie.model.weights import load_model
@@ -76,6 +78,17 @@ def test_the_text_is_that_of_plain_decoding(untied_model, drafter, length):
         assert len(rounds) == -(-len(plain) // 5)
     if drafter in ("wrong", "none"):
         assert len(rounds) == len(plain)
+
+
+def test_a_text_is_cached_in_the_dtype_of_the_engine(tiny_model):
+    """Weights in groups go with keys and values in float16, whose rounding moves the logits."""
+    prompt, params = list(range(3, 20)), SamplingParams(temperature=0.0, max_tokens=12)
+    llm = LLM(tiny_model, device="cpu", dtype="q8_0", num_blocks=8)
+    verifier = Verifier(load_model(tiny_model, "q8_0"), 40)
+    cached = {pool.dtype for pool in verifier.cache.key_pools + verifier.cache.value_pools}
+    assert cached == {pool.dtype for pool in llm.engine.kv.key_pools} == {torch.float16}
+    got, _ = speculate(verifier, prompt, 12, prompt_lookup)
+    assert got == llm.generate([prompt], params)[0].token_ids
 
 
 def test_an_end_token_ends_the_text(untied_model):

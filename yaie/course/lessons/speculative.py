@@ -131,7 +131,7 @@ class Verifier:
             block_size,
             config.num_key_value_heads,
             config.head_dim,
-            dtype=model.dtype,
+            dtype=model.cache_dtype,
             num_layers=config.num_hidden_layers,
             device=model.embed.device,
         )
