@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from yaie.ops.checks import FLOATS, check_tensor
 from yaie.ops.library import operator
@@ -10,7 +10,7 @@ from yaie.ops.registry import AUTO
 
 
 @operator(lambda x: x.new_empty(x.shape[0], x.shape[1] // 2))
-def silu_and_mul(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
+def silu_and_mul(x: Tensor, *, backend: str = AUTO) -> Tensor:
     """silu(gate) × up of `[rows, 2 × size]`; see `reference.elementwise.silu_and_mul`."""
     check_tensor("x", x, ("rows", "2 × size"), FLOATS, contiguous=True)
     if x.shape[1] % 2:

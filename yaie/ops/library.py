@@ -18,9 +18,7 @@ from typing import Any
 
 import torch
 from torch import _C
-from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
-from torch.compiler import is_dynamo_compiling
 from torch.utils._pytree import tree_leaves
 
 from yaie.ops import plans
@@ -82,8 +80,6 @@ def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable]
             on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
             if not on_gpu or named or (changed and not changed.isdisjoint(operators)):
                 return function(*arguments, backend=backend, **named)
-            if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
-                return function(*arguments, backend=backend)
             return plans.launch(function, arguments, backend, written)
 
         return call

@@ -25,7 +25,7 @@ from torch import _C
 from torch._C._dynamo import guards
 from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 MOST, MOST_ALIKE = 4096, 16  # kinds of calls, and plans per kind: the newest are kept
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -151,10 +151,12 @@ def launch(
     """Call an operator by its plan; without one, make one if possible.
 
     Args:
-        arguments: the first is a tensor on a GPU. Torch neither compiles nor profiles the call, and
-            no mode of torch watches functions: its guards would not notice.
+        arguments: the first is a tensor on a GPU.
         written: which of them the operator writes into.
     """
+    # What torch's guards would not notice; the rest of `must_be_seen` is asked without a plan only.
+    if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
+        return operator(*arguments, backend=backend)
     first = arguments[0]
     like = operator, backend, first.numel(), first.get_device(), _C.is_grad_enabled()
     for guard, low, numbers, plan in _plans.get(like, ()):

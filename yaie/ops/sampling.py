@@ -51,13 +51,13 @@ def check_logits(logits: Tensor) -> None:
 
 
 def check_row(
-    name: str, values: Tensor, dtype: torch.dtype, logits: Tensor, *bounds: float
-) -> None:
-    """Check a parameter with a number per row. `bounds`: the least that it may be, and the most."""
+    name: str, values: Tensor, dtype: torch.dtype, logits: Tensor,
+    least: float = -math.inf, most: float = math.inf,
+) -> None:  # fmt: skip
+    """Check a parameter with a number per row, each from `least` to `most`."""
     check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
-    if not bounds or not known(values):
+    if not known(values):
         return
-    least, most = (*bounds, math.inf)[:2]
     fits = (values >= least) & (values <= most)
     if not fits.all():  # nor does a NaN fit
         wanted = f"{least} or more" if most == math.inf else f"from {least} to {most}"

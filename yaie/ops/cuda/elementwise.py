@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
 from yaie.ops.cuda.launching import launch
 from yaie.ops.plans import made
 
 
 def silu_and_mul(
-    x: torch.Tensor, file: str | Path = "activation/silu_and_mul.cu", name: str = "silu_and_mul"
-) -> torch.Tensor:
+    x: Tensor, file: str | Path = "activation/silu_and_mul.cu", name: str = "silu_and_mul"
+) -> Tensor:
     """silu(gate) × up of `[rows, 2 × size]`; `name` is a launcher of `file`."""
     rows, size = x.shape[0], x.shape[1] // 2
     out = made(x.new_empty(rows, size))

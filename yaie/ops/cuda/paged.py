@@ -175,9 +175,11 @@ def decode(
     return state
 
 
-def arguments(*operands: Any, state: State | None = None) -> tuple[State, list[Any]]:
+def arguments(
+    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor, context_lens: Tensor,
+    cu_seqlens: Tensor | None, scale: float | None, state: State | None = None,
+) -> tuple[State, list[Any]]:  # fmt: skip
     """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
-    q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale = operands
     tokens, heads, head_dim = q.shape
     q = token_rows(q)
     if state is None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
 from yaie.ops.cuda.launching import launch, memory
 from yaie.ops.plans import made
 
 
-def rotary(
-    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> torch.Tensor:
+def rotary(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate each head of `[tokens, heads, head_dim]`; x may be a part of a larger tensor."""
     if x.stride(2) != 1:
         x = x.contiguous()

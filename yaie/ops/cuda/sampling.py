@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from yaie.ops.cuda.launching import constants, launch
 from yaie.ops.plans import made
@@ -12,9 +13,9 @@ LARGEST_VOCABULARY = 2 ** constants("sampling/sample.cu")["INDEX_BITS"]
 
 
 def sample(
-    logits: torch.Tensor, temperature: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor,
-    min_p: torch.Tensor, uniform: torch.Tensor,
-) -> torch.Tensor:  # fmt: skip
+    logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor,
+    min_p: Tensor, uniform: Tensor,
+) -> Tensor:  # fmt: skip
     """Temperature, top-k, top-p, min-p and the draw in one launch, without a sort."""
     if logits.shape[1] > LARGEST_VOCABULARY:
         raise Unsupported(f"sample takes up to {LARGEST_VOCABULARY} columns, got {logits.shape[1]}")

@@ -6,9 +6,9 @@ store, so the results equal the reference's bit for bit (but for the exponential
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from yaie.ops.plans import made
 from yaie.ops.triton.runtime import launches, run_kernel
@@ -30,7 +30,7 @@ def silu_and_mul_kernel(x_ptr, out_ptr, size, BLOCK: tl.constexpr):
 
 
 @launches()
-def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+def silu_and_mul(x: Tensor) -> Tensor:
     """silu(gate) × up of `[rows, 2 × size]`."""
     rows, size = x.shape[0], x.shape[1] // 2
     out = made(x.new_empty(rows, size))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from yaie.ops.plans import made
 from yaie.ops.triton.runtime import launches, run_kernel
@@ -47,9 +47,7 @@ def rotary_kernel(
 
 
 @launches()
-def rotary(
-    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> torch.Tensor:
+def rotary(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate every head of `[tokens, heads, head_dim]` by the angles of its token's position."""
     tokens, num_heads, head_dim = x.shape
     out = made(x.new_empty(x.shape))
