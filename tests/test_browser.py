@@ -221,6 +221,8 @@ def test_a_committed_notebook_is_read_and_saved_as_it_was(page, server, folder):
     with photographed(page, "as_committed"):
         page.set_viewport_size({"width": 1024, "height": 768})
         open_notebook(page, server, "notebooks/as_committed.ipynb")
+        assert page.locator(".lm-TabBar-tab.jp-mod-current[title*='as_committed']").count()
+        assert not page.locator(".jp-mod-dirty").count()
         slides = page.locator(".jp-OutputArea-output div:has(> img[src^='data:image/png'])").last
         assert slides.evaluate("view => view.scrollWidth / view.clientWidth > 2")
         assert slides.evaluate("view => getComputedStyle(view).overflowX") == "auto"

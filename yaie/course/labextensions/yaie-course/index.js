@@ -3,6 +3,8 @@
 // - Pictures have the alternative text of their output's metadata, {"image/png": {"alt": "..."}},
 //   as nbconvert gives it to them. JupyterLab 4 itself drops it.
 // - Files in CUDA C++ have the colors of C++.
+// - A notebook that was only opened is not marked as changed: its kernel tells JupyterLab which
+//   Python it is, which `yaie/course/lab.py` leaves out of the file.
 //
 // An extension as JupyterLab loads it, without a build: `init` is called with the modules that
 // JupyterLab shares, then `get` for the plugins.
@@ -53,10 +55,24 @@ async function cudaColors() {
   };
 }
 
+async function cleanNotebooks() {
+  return {
+    id: "yaie-course:clean-notebooks",
+    autoStart: true,
+    requires: [await token("@jupyterlab/notebook", "INotebookTracker")],
+    activate: (_, tracker) => tracker.widgetAdded.connect((_, { model }) => {
+      model.metadataChanged.connect((_, { key }) => {
+        if (key !== "language_info" || model.dirty) return;
+        queueMicrotask(() => { model.dirty = false; }); // JupyterLab sets it after this signal
+      });
+    }),
+  };
+}
+
 (window._JUPYTERLAB ??= {})["yaie-course"] = {
   init: (modules) => { shared = modules; },
   get: async () => {
-    const plugins = await Promise.all([alternativeTexts(), cudaColors()]);
+    const plugins = await Promise.all([alternativeTexts(), cudaColors(), cleanNotebooks()]);
     return () => ({ __esModule: true, default: plugins });
   },
 };
