@@ -306,7 +306,7 @@ def test_kernels_of_exercises_are_compiled_before_the_first_question(monkeypatch
 
     class Pretended:
         def __init__(self, model, exercises=None, **options):
-            self.engine = SimpleNamespace(back_ends="all")
+            self.engine = SimpleNamespace(about="all")
 
         def generate(self, prompt, params):
             calls.append(params.max_tokens)

@@ -264,6 +264,8 @@ def test_with_weights_in_groups_keys_and_values_are_float16(tiny_model, form):
     llm = LLM(tiny_model, device="cpu", dtype=form, kv_cache_memory_bytes=2**18)
     engine, numbers = llm.engine, 2 * 2 * 2 * 16  # keys and values, layers, KV heads, head_dim
     assert {pool.dtype for pool in engine.kv.key_pools + engine.kv.value_pools} == {cached}
+    words = f"weights in {form}, keys and values in {cached}".replace("torch.", "")
+    assert engine.about.splitlines()[1] == words
     assert engine.kv.pool.num_blocks == 2**18 // (16 * numbers * cached.itemsize)
     with_another = load_model(tiny_model, form, backends={"paged_attention": "reference"})
     assert with_another.cache_dtype == with_another.dtype  # which every back end reads

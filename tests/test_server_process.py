@@ -84,7 +84,8 @@ def test_a_back_end_of_ones_own_computes(tiny_model, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_after_the_answers_under_way(tiny_model, end):
-    with process(tiny_model) as (server, address):
+    said = "\nweights in float32, keys and values in float32\nready after "
+    with process(tiny_model, said=said) as (server, address):
         answers = []
         thread = threading.Thread(
             target=lambda: answers.append(ask(address, max_tokens=120, n=8, seed=0))

@@ -25,7 +25,7 @@ def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) ->
     from yaie.engine.params import SamplingParams
 
     llm = LLM(model, exercises=exercises or None, **options)
-    print(f"back ends: {llm.engine.back_ends}", flush=True)
+    print(llm.engine.about, flush=True)
     if exercises:  # kernels are compiled at their first call, which is not the first answer's
         llm.generate("Hi", SamplingParams(max_tokens=2, ignore_eos=True))
     print(f"ready after {time.perf_counter() - started:.1f} s. {HELP}.")

@@ -274,12 +274,17 @@ class Engine:
             self._in_flight.append(launched)
 
     @property
-    def back_ends(self) -> str:
-        """Which back end computes each operator of a step, in words."""
-        computed = dict(self.runner.model.backends)
+    def about(self) -> str:
+        """Two lines: which back end computes each operator of a step, and in which dtypes weights,
+        keys and values are kept."""
+        model, computed = self.runner.model, dict(self.runner.model.backends)
         if not self._samples_on_device():
             del computed["sample"]  # the sampler chooses the tokens
-        return in_words(computed, self.device)
+        cached, dtype = (str(x).removeprefix("torch.") for x in (model.cache_dtype, model.dtype))
+        forms = {part.form for linear in model.linears() for part in linear.rows if part.form}
+        weights = " and ".join(sorted(forms)) or dtype
+        first = f"back ends: {in_words(computed, self.device)}"
+        return f"{first}\nweights in {weights}, keys and values in {cached}"
 
     def _samples_on_device(self) -> bool:
         """Whether the operator `sample` chooses tokens; the sampler may be replaced at any time."""

@@ -55,7 +55,7 @@ class Loop:
         self.engine = engine
         engine.runner.warm()
         sys.stdout.flush()
-        about = (engine.limits, engine.scheduler.max_num_seqs, engine.back_ends, self._load())
+        about = (engine.limits, engine.scheduler.max_num_seqs, engine.about, self._load())
         wire.send(self.pipe, wire.Ready(*about))
 
     def run(self) -> None:

@@ -75,7 +75,7 @@ def serve(
         app = build_app(worker, tokenizer, settings)
 
         def greet() -> None:
-            print(f"back ends: {ready.back_ends}\nready after {time.perf_counter() - begun:.1f} s")
+            print(f"{ready.about}\nready after {time.perf_counter() - begun:.1f} s")
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)
 

@@ -26,12 +26,12 @@ class Message(msgspec.Struct, tag=True, array_like=True):
 
 
 class Ready(Message):
-    """The engine can take requests, `max_num_seqs` of them together. `back_ends` says in words what
-    computes its operators."""
+    """The engine can take requests, `max_num_seqs` of them together. `about` is what it says of
+    itself, see `Engine.about`."""
 
     limits: Limits
     max_num_seqs: int
-    back_ends: str
+    about: str
     load: list[float]
 
 
