@@ -543,6 +543,23 @@ def test_a_step_is_launched_before_the_last_ones_tokens_are_known(ahead, model):
     check_whole(engine)
 
 
+def test_a_neighbor_whose_logits_are_edited_brings_two_tokens_in_one_call(ahead, model):
+    """The token in flight and that of the step with edited logits, which is read immediately."""
+    engine = ahead()
+    wanted = recompute(model, [5, 6, 7], greedy(5))
+    engine.add_request([5, 6, 7], greedy(5), "plain")
+    assert engine.step() == []
+    engine.add_request([8, 9], dataclasses.replace(greedy(2), logit_bias={3: 100.0}), "edited")
+    seen = []
+    while engine.has_work:
+        seen.append([(output.request_id, *output.new_token_ids) for output in engine.step()])
+    first, second, third, *others = [("plain", token) for token in wanted]
+    edited = ("edited", 3)
+    assert seen[0] == [first, second, edited] and seen[1] == [third, edited]
+    assert [output for outputs in seen[2:] for output in outputs] == others
+    check_whole(engine)
+
+
 def test_a_prompt_is_shared_once_its_first_token_is_read(ahead, model):
     """Until then a request with the same prompt waits, and an aborted one leaves nothing cached."""
     engine = ahead(block_size=4)
