@@ -121,29 +121,31 @@ def chat(
 def serve(
     context: typer.Context,
     model: Model = DEFAULT_MODEL,
-    host: Annotated[str, Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    name: Annotated[str | None, Option(help="Its name in requests.", show_default="model")] = None,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Its port; 0 takes a free one.")] = 8000,
+    name: Annotated[
+        str | None, Option(help="The model's name in requests.", show_default="model")
+    ] = None,
     api_key: Annotated[
         str | None, Option(envvar="YAIE_API_KEY", help="Demand this key; other users can see it.")
     ] = None,
     api_key_file: Annotated[
         Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
     ] = None,
-    allowed_host: Annotated[list[str] | None, Option(help="A host name that a proxy uses.")] = None,
+    allowed_host: Annotated[list[str] | None, Option(help="A name clients may call it by.")] = None,
     max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
-        int, least(1, "Most tokens per step. Fewer (256 on a CPU): others wait less.")
+        int, least(1, "Most tokens per step. With fewer (256 on a CPU) prompts delay others less.")
     ] = 2048,
     max_queued: Annotated[int, Option(min=0, help="Requests that may wait; others get 429.")] = 256,
     max_tokens: Annotated[int | None, least(1, "Longest answer.", "the context")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     kv_cache_dtype: CacheDtype = "auto",
-    num_blocks: Annotated[int | None, least(1, "Blocks in the cache.", "as memory allows")] = None,
+    num_blocks: Annotated[int | None, least(1, "How many KV blocks.", "as memory allows")] = None,
     block_size: Annotated[int, Option(min=1, help="Tokens per KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
-        int | None, least(1, "Its size in bytes, instead.", "as is free")
+        int | None, least(1, "Or the bytes that they take.", "1 GiB on a CPU, else what is free")
     ] = None,
     gpu_memory_utilization: Annotated[
         float, Option(help="Share of a GPU's memory for weights, activations and KV blocks.")
@@ -159,20 +161,20 @@ def serve(
     tensor_parallel_size: Annotated[
         int | None, least(1, "Processes that share the model.", "1, or as torchrun has started")
     ] = None,
-    shutdown_timeout: Annotated[int, Option(min=0, help="Seconds for answers to end.")] = 30,
+    shutdown_timeout: Annotated[int, Option(min=0, help="Seconds that answers get to end.")] = 30,
     max_connections: Annotated[
-        int | None, least(1, "Most open connections.", "as files can be open")
+        int | None, least(1, "Most open connections.", "as many as files can be open")
     ] = None,
     access_log: Annotated[bool, Option("--access-log", help="Log every request.")] = False,
-    restart: Annotated[bool, Option("--restart", help="Restart an engine that ended.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Restart the engine if it dies.")] = False,
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
 ) -> None:
     """Serve the model over HTTP, in the form of OpenAI's API.
 
-    A key on the command line is in the list of processes; one in --api-key-file, or in the
-    environment variable YAIE_API_KEY, is not.
+    Other users see a key on the command line in the list of processes, but not one in
+    --api-key-file or in the environment variable YAIE_API_KEY.
     """
     from yaie.engine.config import OPTIONS, EngineConfig
     from yaie.engine.sending import check_launched, launched_ranks
