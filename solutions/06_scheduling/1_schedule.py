@@ -15,7 +15,7 @@ Edit it there, and run `python -m yaie.course build`.
 from __future__ import annotations
 
 from yaie.engine import scheduler as reference
-from yaie.engine.request import Request, Status
+from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
 
 
@@ -26,15 +26,14 @@ class Scheduler(reference.Scheduler):
         A request that decodes needs one token of the budget, and its reader is waiting for it: so
         no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
-        step = Step()
-        decoding = [request for request in self.running if request.is_decoding]
-        prefilling = [request for request in self.running if not request.is_decoding]
-        for request in decoding:
-            if request.status is Status.RUNNING and self.grow(request, step):
+        step, prefilling = Step(), []
+        for request in self.running:  # `grow` preempts from its end, never one that was passed
+            if not request.is_decoding:
+                prefilling.append(request)
+            elif self.grow(request, step):
                 step.add(request, 1)
         for request in prefilling:
-            if request.status is Status.RUNNING:
-                self.add_prefill(request, step)
+            self.add_prefill(request, step)
         if not step.preempted:  # otherwise even the running requests lacked blocks
             self.admit(step)
         return step

@@ -91,15 +91,14 @@ class Scheduler:
         A request that decodes needs one token of the budget, and its reader is waiting for it: so
         no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
-        step = Step()
-        decoding = [request for request in self.running if request.is_decoding]
-        prefilling = [request for request in self.running if not request.is_decoding]
-        for request in decoding:
-            if request.status is Status.RUNNING and self.grow(request, step):
+        step, prefilling = Step(), []
+        for request in self.running:  # `grow` preempts from its end, never one that was passed
+            if not request.is_decoding:
+                prefilling.append(request)
+            elif self.grow(request, step):
                 step.add(request, 1)
         for request in prefilling:
-            if request.status is Status.RUNNING:
-                self.add_prefill(request, step)
+            self.add_prefill(request, step)
         if not step.preempted:  # otherwise even the running requests lacked blocks
             self.admit(step)
         return step
@@ -216,7 +215,7 @@ class Scheduler:
                 continue
             if not was_decoding:
                 self.keep(request)
-            elif request.num_known_tokens - 1 - request.num_kept_tokens >= self.kv.block_size:
+            elif request.num_known_tokens > request.num_kept_tokens + self.kv.block_size:
                 self.keep(request, request.num_known_tokens - 1)
 
     def preempt(self, request: Request) -> None:
