@@ -223,7 +223,7 @@ def test_what_is_no_character_is_not_held_for_ever(tiny):
     half = tiny.encode("😀")[:2]
     assert "".join(stream(tiny, half * 200)) == "\ufffd" * 200
     decoder, lengths = StreamDecoder(tiny), []
-    decoder._utf8 = None  # as for tokenizers whose text is more than their tokens' bytes
+    decoder._joins_bytes = False  # as for tokenizers whose text is more than their tokens' bytes
     decode = decoder._decode
     decoder._decode = lambda ids: (lengths.append(len(ids)), decode(ids))[1]
     pieces = [decoder.push(token) for token in half * 200] + [decoder.flush()]

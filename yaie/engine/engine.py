@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -296,7 +296,7 @@ class Engine:
     def _read_tokens(self) -> None:
         """Read the tokens of the oldest step in flight, and give them to its requests."""
         launched = self._in_flight[0]
-        if alive := self._alive(launched):
+        if alive := list(self._alive(launched)):
             tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
             logprobs = {
                 request: token_logprob(vocabulary, tokens[request], request)
@@ -316,17 +316,18 @@ class Engine:
         if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
-        alive = self._alive(launched)
-        return not alive or (  # all were aborted
+        if not any(self._alive(launched)):  # all were aborted
+            return True
+        return (
             self.overlap
             and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
-            and any(len(request.token_ids) < request.max_length for request in alive)
+            and any(len(r.token_ids) < r.max_length for r in self._alive(launched))
         )
 
-    def _alive(self, launched: Launched) -> list[Request]:
+    def _alive(self, launched: Launched) -> Iterator[Request]:
         """The requests of a step that have not ended since it was launched."""
-        return [r for r in launched.requests if self.requests.get(r.request_id) is r]
+        return (r for r in launched.requests if self.requests.get(r.request_id) is r)
 
     # ------------------------------------------------------------------------ tokens
 
@@ -361,8 +362,9 @@ class Engine:
         ):
             reason = "stop"
         else:
-            text = request.output_text.push(token)
-            if request.output_text.stopped:
+            output_text = request.output_text
+            text = output_text.push(token)
+            if output_text.stopped:
                 reason = "stop"
             elif request.num_known_tokens >= request.max_length:
                 reason = "length"

@@ -139,8 +139,9 @@ class Inputs:
 
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     """The sizes of a step, block tables as wide as the longest."""
-    widest = max(len(kv.block_tables[request.request_id]) for request in step.scheduled)
-    scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled)
+    widest = max([len(kv.block_tables[request.request_id]) for request in step.scheduled])
+    scoring = [request for request in step.scheduled if request.scores_prompt]
+    scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in scoring)
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 

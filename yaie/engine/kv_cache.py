@@ -13,7 +13,6 @@ import math
 import mmap
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -75,9 +74,13 @@ class BlockPool:
 
     def check_used(self, blocks: Sequence[int]) -> None:
         """Raise a ValueError if one of `blocks` is free, or outside the pool."""
-        with suppress(IndexError):  # one check for all, in C
-            if not blocks or (min(blocks) >= 0 and all(map(self._ref_counts.__getitem__, blocks))):
-                return
+        counts = self._ref_counts
+        if not blocks or (
+            min(blocks) >= 0
+            and max(blocks) < self.num_blocks
+            and all(map(counts.__getitem__, blocks))
+        ):
+            return  # one check for all, in C
         for block in blocks:
             if self.ref_count(block) == 0:
                 raise ValueError(f"share: block {block} is free, so it cannot be shared")

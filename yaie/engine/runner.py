@@ -173,7 +173,7 @@ class Runner:
         kept = np.array([request.num_kept_tokens for request in requests])
         last, self._laid_out = self._laid_out, NOTHING  # in case it is interrupted
         is_next = shape.is_decode and last[:2] == (shape, requests)
-        if is_next and all(request.num_pending for request in requests):
+        if is_next and all([request.num_pending for request in requests]):
             moved, last_fields = kept != last[2], self._staging[-1].fields(shape)
             write_next_tokens(fields, last_fields, requests, moved, self.kv)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from codecs import getincrementaldecoder
+from codecs import utf_8_decode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -190,7 +190,7 @@ class StreamDecoder:
         self, tokenizer: Tokenizer, skip_special_tokens: bool = True, context: Sequence[int] = ()
     ):
         self.tokenizer, self.skip_special_tokens = tokenizer, skip_special_tokens
-        self._utf8 = getincrementaldecoder("utf-8")("replace") if tokenizer.joins_bytes else None
+        self._joins_bytes, self._tail = tokenizer.joins_bytes, b""  # the bytes of half a character
         self._ids = list(context)
         if self._decode(self._ids).endswith(BROKEN):  # a character that the answer may complete
             self._ids = []
@@ -200,9 +200,11 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Take in one token; returns the text that is now certain, often empty."""
-        if self._utf8 is not None:
-            shown = self.tokenizer.shown_bytes(token_id, self.skip_special_tokens)
-            return self._utf8.decode(shown)
+        if self._joins_bytes:
+            shown = self._tail + self.tokenizer.shown_bytes(token_id, self.skip_special_tokens)
+            text, end = utf_8_decode(shown, "replace")
+            self._tail = shown[end:]
+            return text
         # A run of end tokens, which a benchmark ignores, would be decoded again and again.
         if self.tokenizer.leaves_out(token_id, self.skip_special_tokens):
             return ""
@@ -211,8 +213,9 @@ class StreamDecoder:
 
     def flush(self) -> str:
         """The text still held back, at the end of the answer."""
-        if self._utf8 is not None:
-            return self._utf8.decode(b"", final=True)
+        if self._joins_bytes:
+            shown, self._tail = self._tail, b""
+            return shown.decode(errors="replace")
         return self._emit(hold_back=False)
 
     def _emit(self, hold_back: bool) -> str:
