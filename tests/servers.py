@@ -116,7 +116,7 @@ def serving(llm: LLM, **settings) -> Iterator[Running]:
     """Serve a model under the name "tiny" on a free port of this machine."""
     app = app_of(llm, **settings)
     listener = bind("127.0.0.1", 0)
-    server = Server(app, app.worker, patience=60)
+    server = Server(app, patience=60)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

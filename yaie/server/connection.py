@@ -34,13 +34,9 @@ log = logging.getLogger("yaie.server.connection")
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, which calls `catch_up` before it reads, and tells its acceptor whether
-    it awaits the head of a request. A request finds it in the state of its scope.
+    it awaits the head of a request. A request finds it in the state of its scope."""
 
-    Attributes:
-        answering: the request that is answered, as uvicorn has it; the latest if none is.
-    """
-
-    answering: RequestResponseCycle | None = None
+    answering: RequestResponseCycle | None = None  # the request that is answered, or was last
 
     def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)

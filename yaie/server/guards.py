@@ -150,7 +150,8 @@ class Gate:
             await send(message)
 
         try:
-            await self._pass(headers, scope, receive, send_with_id)
+            answer = await self._pass(headers, scope, receive)
+            await answer(scope, receive, send_with_id)
         except Exception as error:
             has_begun, scope["status"] = scope["status"] != 499, 500
             if has_begun:
@@ -162,9 +163,7 @@ class Gate:
                 line = (client, scope["method"], path, scope["status"])
                 access_log.info("%s %s %s %d %.3f s %s", *line, time.perf_counter() - started, name)
 
-    async def _pass(
-        self, headers: Mapping[str, str], scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _pass(self, headers: Mapping[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         settings = self.settings
         try:
             if settings.allowed_hosts is not None:
@@ -175,10 +174,10 @@ class Gate:
             if scope["state"]["connection"].answering.more_body:
                 reading = unless(self.worker.late.wait(), self._late, reading, seconds)
             body = await reading
-            response = await self.generate(headers.get("content-type", ""), body, Request(scope))
+            kind = headers.get("content-type", "")
+            return await self.generate(kind, body, Request(scope)) or self.app
         except ApiError as error:
-            response = error.response()
-        await (self.app if response is None else response)(scope, receive, send)
+            return error.response()
 
     def _late(self) -> ApiError:
         if self.worker.late.is_set():

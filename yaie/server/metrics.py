@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric, generate_latest
 from prometheus_client.core import HistogramMetricFamily
 
 from yaie.engine.request import Request
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOKENS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0]
 
 # How much work and memory the engine has.
 LOAD = {
@@ -44,6 +44,28 @@ VLLM = {
 }
 
 
+class Histogram:
+    """Values counted by bucket. Prometheus' own observes one in several times as long."""
+
+    def __init__(self, name: str, what: str, buckets: list, registry: CollectorRegistry) -> None:
+        self._name, self._what, self._bounds = f"yaie_{name}", what, buckets
+        self._counts, self._sum, self._created = [0] * (len(buckets) + 1), 0.0, time.time()
+        registry.register(self)
+
+    def observe(self, value: float, count: int = 1) -> None:
+        """Count a value, or several that are equal."""
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._sum += value * count
+
+    def collect(self) -> Iterator[Metric]:
+        """As Prometheus' client collects it."""
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        counts = list(zip(bounds, accumulate(self._counts), strict=True))
+        family = HistogramMetricFamily(self._name, self._what, counts, self._sum)
+        family.add_sample(f"{self._name}_created", {}, self._created)
+        yield family
+
+
 class Metrics:
     """The counters of one server, by our names and by vLLM's."""
 
@@ -52,7 +74,7 @@ class Metrics:
         self._vllm_labels = {"model_name": model_name, "engine": "0"}
         own = {"namespace": "yaie", "registry": self.registry}
         gauge, counter = partial(Gauge, **own), partial(Counter, **own)
-        seconds = partial(Histogram, **own, buckets=_SECONDS)
+        seconds = partial(Histogram, buckets=_SECONDS, registry=self.registry)
         self._gauges = [gauge(name, what) for name, what in LOAD.items()]
         self.load: list[float] = []  # what the engine has told last: a value for each of LOAD
         self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests begun")
@@ -62,12 +84,11 @@ class Metrics:
         self.refused = counter("requests_refused", "Requests refused: the queue was full")
         self.finished = counter("request_finished", "Requests ended", ["reason"])
         self.success = counter("request_success", "Requests answered", ["finished_reason"])
-        tokens = partial(Histogram, **own, buckets=_TOKENS)
+        tokens = partial(Histogram, buckets=_TOKENS, registry=self.registry)
         self.prompt_length = tokens("request_prompt_tokens", "Prompt tokens of a request")
         self.answer_length = tokens("request_generation_tokens", "Tokens generated for a request")
         self.first_token = seconds("time_to_first_token_seconds", "Arrival to first token")
-        self._gaps, self._gap_sum = [0] * (len(_SECONDS) + 1), 0.0  # from token to token
-        self._created = time.time()
+        self.gaps = seconds("inter_token_latency_seconds", "Token to token")
         self.end_to_end = seconds("e2e_request_latency_seconds", "Arrival to last token")
         self.queued = seconds("request_queue_time_seconds", "Arrival to admission")
         self.inference = seconds("request_inference_time_seconds", "Admission to last token")
@@ -103,8 +124,7 @@ class Metrics:
         self.generation_tokens.inc(sum(last_tokens.values()))
         for last, count in last_tokens.items():
             if last:
-                self._gaps[bisect_left(_SECONDS, now - last)] += count
-                self._gap_sum += (now - last) * count
+                self.gaps.observe(now - last, count)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
@@ -114,11 +134,7 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """All of them, as Prometheus' client collects them."""
-        bounds, name = [*map(str, _SECONDS), "+Inf"], "yaie_inter_token_latency_seconds"
-        counts = list(zip(bounds, accumulate(self._gaps), strict=True))
-        gaps = HistogramMetricFamily(name, "Token to token", counts, self._gap_sum)
-        gaps.add_sample(f"{name}_created", {}, self._created)
-        for metric in (*self.registry.collect(), gaps):
+        for metric in self.registry.collect():
             yield metric
             name = metric.name.removeprefix("yaie_")
             if name in VLLM:

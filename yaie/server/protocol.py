@@ -39,8 +39,8 @@ class Strict(BaseModel):
     def _drop_neutral_fields(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        none = {name: (None, *cls.neutral.get(name, ())) for name in given}
-        return {name: value for name, value in given.items() if value not in none[name]}
+        sent = {name: value for name, value in given.items() if value is not None}
+        return {name: sent[name] for name in sent if sent[name] not in cls.neutral.get(name, ())}
 
 
 class StreamOptions(Strict):

@@ -79,7 +79,7 @@ def serve(
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)
 
-        server = Server(app, worker, shutdown_timeout, greet)
+        server = Server(app, shutdown_timeout, greet)
         for number in (signal.SIGINT, signal.SIGTERM):
             # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
@@ -101,16 +101,14 @@ class Server(uvicorn.Server):
     At the end, answers may take `patience` seconds more; `greet` is called when it serves.
     """
 
-    def __init__(
-        self, app: Gate, worker: Worker, patience: int, greet: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, app: Gate, patience: int, greet: Callable[[], None] = lambda: None) -> None:
         config = uvicorn.Config(
             app, http="httptools", ws="none", log_level="warning", access_log=False,
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
         )  # fmt: skip
         super().__init__(config)
         logging.getLogger("uvicorn.error").addFilter(is_no_cancellation)
-        self.worker, self.settings = worker, app.settings
+        self.worker, self.settings = app.worker, app.settings
         self.patience, self.greet = patience, greet
 
     async def startup(self, sockets: list[socket.socket]) -> None:
@@ -149,8 +147,7 @@ class Server(uvicorn.Server):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a log record is about anything but an answer that was cancelled at the end, because
-    its client does not read."""
+    """Whether a log record is not of an answer that was cancelled: its client left or is slow."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 

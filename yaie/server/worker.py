@@ -202,7 +202,7 @@ class Worker:
     def catch_up(self) -> None:
         """Take up to `MOST_READ` of the engine's messages, then tell what is new. If the event loop
         is slower than the engine, one update holds the tokens of several steps. Also called between
-        requests: many may come together, and reading one takes as long as 30 tokens."""
+        requests: many may come together, and reading one takes as long as 20 tokens."""
         changed: dict[Job, None] = {}
         for _ in range(MOST_READ):
             if not self._waiting.poll(0):
