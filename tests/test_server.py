@@ -654,8 +654,8 @@ def test_a_cancellation_that_comes_with_the_event_is_not_lost(comes):
 def test_a_client_that_leaves_before_its_stream_begins_frees_its_blocks(untied_model):
     """It reads nothing, so that not even the head of the answer is sent."""
     sent = body(max_tokens=400, ignore_eos=True, stream=True)
-    app, connection = app_of(LLM(untied_model, num_blocks=64)), mock.Mock(can_write=False)
-    connection.answering.more_body = False
+    app, connection = app_of(LLM(untied_model, num_blocks=64)), mock.Mock()
+    connection.answering.more_body, connection.flow.write_paused = False, True
 
     async def receive():
         return {"body": json.dumps(sent).encode(), "more_body": False}

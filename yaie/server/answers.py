@@ -221,11 +221,12 @@ async def stream(call: Call, connection: Connection) -> None:
     job, kind = call.job, (b"Content-Type", b"text/event-stream; charset=utf-8")
 
     def write() -> bool:
-        if can_write := connection.can_write:
-            if job.is_over:
-                job.handle = None
-            connection.write(call.news(), ends=job.is_over)
-        return can_write
+        if connection.flow.write_paused or connection.transport.is_closing():
+            return False
+        if job.is_over:
+            job.handle = None
+        connection.write(call.news(), ends=job.is_over)
+        return True
 
     connection.begin([kind, (b"X-Request-Id", call.request_id.encode())])
     job.handle = write

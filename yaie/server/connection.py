@@ -48,11 +48,6 @@ class Connection(HttpToolsProtocol):
         """Whether part of a head has come, but not all."""
         return self.scope is not None and "method" not in self.scope
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the client reads what it is sent."""
-        return not (self.flow.write_paused or self.transport.is_closing())
-
     def begin(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Send the head of an answer that `write` goes on with: in chunks or, to a client of
         HTTP/1.0, until the connection ends. Through ASGI that takes several times as long."""

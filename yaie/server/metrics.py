@@ -139,11 +139,9 @@ class Metrics:
             name = metric.name.removeprefix("yaie_")
             if name in VLLM:
                 for theirs in VLLM[name] or (name,):
-                    yield self._renamed(metric, f"vllm:{theirs}")
-
-    def _renamed(self, metric: Metric, name: str) -> Metric:
-        renamed = Metric(name, metric.documentation, metric.type)
-        for sample in metric.samples:
-            labels = sample.labels | self._vllm_labels
-            renamed.add_sample(name + sample.name.removeprefix(metric.name), labels, sample.value)
-        return renamed
+                    renamed = Metric(f"vllm:{theirs}", metric.documentation, metric.type)
+                    for sample in metric.samples:
+                        labels = sample.labels | self._vllm_labels
+                        part = sample.name.removeprefix(metric.name)
+                        renamed.add_sample(renamed.name + part, labels, sample.value)
+                    yield renamed
