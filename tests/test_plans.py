@@ -535,3 +535,18 @@ def test_on_a_gpu_in_a_graph_and_on_another_stream(monkeypatch: pytest.MonkeyPat
         graph.replay()
         torch.testing.assert_close(out, rms_norm(x, weight, backend="reference"))
     assert len([plan for plan in kept() if plan is not None]) == 1
+
+
+def test_a_call_that_torch_compiles_or_profiles_is_left_to_torch():
+    """Whatever its guards would say: it is in the graph as one operator, and in the profile."""
+    x, weight = torch.randn(3, 64), torch.randn(64)
+
+    def norm(x, weight):
+        return plans.launch(rms_norm, (x, weight), "reference", ())
+
+    compiled = torch.compile(norm, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x, weight), rms_norm(x, weight))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        norm(x, weight)
+    assert "yaie::rms_norm" in {event.key for event in profile.key_averages()}
+    assert not plans._plans
