@@ -74,12 +74,8 @@ class BlockPool:
 
     def check_used(self, blocks: Sequence[int]) -> None:
         """Raise a ValueError if one of `blocks` is free, or outside the pool."""
-        counts = self._ref_counts
-        if not blocks or (
-            min(blocks) >= 0
-            and max(blocks) < self.num_blocks
-            and all(map(counts.__getitem__, blocks))
-        ):
+        are_blocks = min(blocks, default=0) >= 0 and max(blocks, default=0) < self.num_blocks
+        if are_blocks and all(map(self._ref_counts.__getitem__, blocks)):
             return  # one check for all, in C
         for block in blocks:
             if self.ref_count(block) == 0:
