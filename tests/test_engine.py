@@ -782,15 +782,15 @@ def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer
     runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
     write_next = inputs.write_next_tokens
 
-    def compared(fields, last, requests, moved, kv):
-        write_next(fields, last, requests, moved, kv)
+    def compared(fields, last, requests, kept, kv):
+        write_next(fields, last, requests, kept, kv)
         step = Step(list(requests), {request.request_id: 1 for request in requests})
         whole = {name: field.copy() for name, field in fields.items()}
         inputs.write_batch(whole, step, requests, kv, runner.max_num_seqs)
         for name, field in whole.items():
             real = slice(len(requests) if name in ("token_ids", "uniform") else None)
             assert field[real].tolist() == fields[name][real].tolist(), name
-        seen.append((len(requests), bool(moved.any())))
+        seen.append((len(requests), bool((kept[0] != kept[1]).any())))
 
     monkeypatch.setattr(runner_module, "write_next_tokens", compared)
     for top_k, prompt in enumerate(([5, 6, 7], [5, 6, 7], [9] * 9)):

@@ -189,24 +189,27 @@ def write_batch(
 
 
 def write_next_tokens(
-    fields: Fields, last: Fields, requests: Sequence[Request], moved: np.ndarray, kv: KVCacheManager
+    fields: Fields, last: Fields, requests: Sequence[Request], kept: np.ndarray, kv: KVCacheManager
 ) -> None:
     """Write what `write_batch` would, if the requests of the last step decode again, in its rows.
 
     Args:
         last: the fields of the last step; most values are copied from them.
-        moved: bool `[requests]`, whether a request's blocks may differ from those of that step.
+        kept: int `[2, requests]`, how many tokens of each are in the radix cache: in that step, and
+            now. Blocks of tokens that were in it then are the same now.
     """
     for name, field in fields.items():
         field[:] = last[name]
     count, size, slots = len(requests), kv.block_size, fields["slot_mapping"]
     positions = np.array([request.num_computed_tokens for request in requests])
     slots[:count] += 1
-    moved = moved | (positions % size == 0) | (positions != last["positions"][:count] + 1)
+    is_next = positions == last["positions"][:count] + 1
+    moved = (kept[0] != kept[1]) | (positions % size == 0) | ~is_next
+    firsts = np.where(is_next, kept[0] // size, 0)
     for i in moved.nonzero()[0].tolist():
-        request, start = requests[i], int(positions[i])
+        request, start, first = requests[i], int(positions[i]), int(firsts[i])
         table = kv.block_tables[request.request_id]
-        fields["block_tables"][i, : len(table)] = table
+        fields["block_tables"][i, first : len(table)] = table[first:]
         slots[i] = kv.slot_mapping(request.request_id, start, start + 1)[0]
     fields["token_ids"][:count] = PENDING
     fields["sources"][:count] = [request.row for request in requests]

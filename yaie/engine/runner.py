@@ -174,8 +174,8 @@ class Runner:
         last, self._laid_out = self._laid_out, NOTHING  # in case it is interrupted
         is_next = shape.is_decode and last[:2] == (shape, requests)
         if is_next and all([request.num_pending for request in requests]):
-            moved, last_fields = kept != last[2], self._staging[-1].fields(shape)
-            write_next_tokens(fields, last_fields, requests, moved, self.kv)
+            last_fields, both = self._staging[-1].fields(shape), np.stack([last[2], kept])
+            write_next_tokens(fields, last_fields, requests, both, self.kv)
         else:
             write_batch(fields, step, ready, self.kv, self.max_num_seqs)
         self._laid_out = shape, requests, kept
