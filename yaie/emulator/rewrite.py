@@ -75,15 +75,21 @@ def rewrite(source: str, path: str | Path, checked: bool = False) -> Rewritten:
     path = Path(path)
     files: list[Path] = [path]
     code = _inline(source, path, files, Macros(), checked)
-    hidden = hide(code)
-    refuse(code, hidden)
-    kernels = tuple(dict.fromkeys(KERNEL.findall(hidden)))
+    kernels = _kernels(code)
     headers = '#include "cuda_runtime.h"\n'
     if any(file.name == "hopper.cuh" for file in files):
         headers += _HOPPER
     elif "::emulator::ptx::" in code:
         headers += '#include "emulator/ptx_hopper.h"\n'
     return Rewritten(f"{headers}{code}", kernels, tuple(files))
+
+
+@lru_cache(maxsize=8)  # what a module's headers are is asked before it is made
+def _kernels(code: str) -> tuple[str, ...]:
+    """The kernels of a source, in which nothing is that a GPU cannot do."""
+    hidden = hide(code)
+    refuse(code, hidden)
+    return tuple(dict.fromkeys(KERNEL.findall(hidden)))
 
 
 def read_source(path: Path) -> str:
