@@ -24,12 +24,18 @@ def launcher(name: str, parameters: str, body: str) -> str:
     )
 
 
+def namespace(path: Path) -> str:
+    """Of a file that is compiled with others: several folders have a `naive.cu`."""
+    return f"{path.parent.name}_{path.stem}_"
+
+
 def together(paths: Iterable[Path]) -> str:
     """Files as one source: the headers of all of them, then each file in its own namespace."""
     texts = {path: path.read_text() for path in paths}
     headers = dict.fromkeys(line for text in texts.values() for line in INCLUDE.findall(text))
     spaces = [
-        f'namespace {path.stem}_ {{\n#line 1 "{path}"\n{text}\n}}' for path, text in texts.items()
+        f'namespace {namespace(path)} {{\n#line 1 "{path}"\n{text}\n}}'
+        for path, text in texts.items()
     ]
     return "\n".join([*headers, *spaces])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
-from emulated import ARITHMETIC, FEATURES, together, with_launchers
+from emulated import ARITHMETIC, FEATURES, namespace, together, with_launchers
 
 from yaie.build import ahead, nvcc
 from yaie.build.cache import build_once, cache_root, content_hash
@@ -28,6 +28,9 @@ TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled 
 )
 # ptxas keeps to few registers, so that more thread blocks fit, and has one too few: 4 bytes.
 SPILLS = {"flash/shared_tile.cu", "flash/backward.cu"}
+# Folders whose kernels take nvcc 10 s or more: each is compiled apart, and again only if one of its
+# own has changed.
+LONG = {"flash", "flash/hopper", "matmul/hopper", "paged", "peers", "sampling"}
 pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 
 
@@ -44,13 +47,14 @@ def architectures(name: str) -> tuple[str, ...]:
 
 
 def units() -> dict[str, list[str]]:
-    """The kernels of a folder for the same architectures, to be compiled together, since nvcc takes
-    3 s to read CUDA's headers. A file that uses global `::` names is compiled alone."""
+    """The kernels for the same architectures, to be compiled together: reading CUDA's headers takes
+    nvcc 2 s. A file that uses global `::` names or defines macros is compiled alone."""
     found = defaultdict(list)
     for name, path in SOURCES.items():
-        alone = re.search(r"(?<![\w>])::\w", path.read_text())
-        folder = path.relative_to(CSRC).parent
-        found[name if alone else f"{folder} {' '.join(architectures(name))}"].append(name)
+        alone = re.search(r"(?<![\w>])::\w|^#define\b", path.read_text(), re.MULTILINE)
+        folder = name.rpartition("/")[0]
+        apart = f"{folder} " if folder in LONG else ""
+        found[name if alone else apart + " ".join(architectures(name))].append(name)
     return found
 
 
@@ -83,7 +87,7 @@ def test_compiled_for_three_generations(unit):
     said = build_once(kept, compile_in).path.read_text()
     assert "warning" not in said, said
     assert "properties for" in said
-    of = {f"{Path(name).stem}_" for name in names if name in SPILLS}
+    of = {namespace(SOURCES[name]) for name in names if name in SPILLS}
     assert not [k for k in kernels_that_spill(said) if not any(n in k for n in of)], said
 
 
