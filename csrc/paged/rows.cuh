@@ -102,11 +102,11 @@ struct Rows {
         largest = fmaxf(maximum[below], largest * scale);
         if (__any_sync(ALL_LANES, largest > maximum[below])) {  // seldom, after the first tiles
             float rescale = exp2_approx(maximum[below] - largest);
-            maximum[below] = largest;
             total[below] *= rescale;
 #pragma unroll
             for (int i = 0; i < HEAD_DIM / 4; ++i) out[i / 2][below * 2 + i % 2] *= rescale;
         }
+        maximum[below] = largest;
 #pragma unroll
         for (int i = 0; i < TILE / 4; ++i) {
             float& score = scores[i / 2][below * 2 + i % 2];
