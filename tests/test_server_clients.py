@@ -249,6 +249,26 @@ def test_what_is_no_request_of_http_1_is_refused(running, sent):
         assert connection.makefile("rb").read().startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize("bad", [b"\x01 is no request", b"CONNECT a:80 HTTP/1.1\r\nHost: a"])
+def test_what_is_no_request_ends_the_connection_after_the_answer_before_it(running, bad):
+    sent = completion(max_tokens=40, ignore_eos=True, stream=True)
+    sent = sent.replace(b"Connection: close\r\n", b"")
+    with connect(running.url, sent) as connection:
+        said = connection.recv(64)
+        connection.sendall(bad + b"\r\n\r\n")
+        said += connection.makefile("rb").read()
+    assert said.count(b"HTTP/1.1") == 1 and said.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+
+
+def test_fields_after_a_body_are_no_headers(running):
+    head, _, sent = completion(max_tokens=2).partition(b"\r\n\r\n")
+    head = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", head)
+    start = head + b"\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(sent), sent)
+    with connect(running.url, start + b"X-Request-Id: late\r\n\r\n") as connection:
+        said = connection.makefile("rb").read()
+    assert said.startswith(b"HTTP/1.1 200") and b"late" not in said
+
+
 def test_half_a_head_is_not_waited_for_without_end(untied_model):
     """Also one that comes byte by byte, and one after an answer on the same connection."""
     with serving(LLM(untied_model, num_blocks=16), head_timeout=0.3) as server:

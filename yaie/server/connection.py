@@ -15,6 +15,7 @@ import resource
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,13 +54,11 @@ class Connection(HttpToolsProtocol):
         HTTP/1.0, until the connection ends. Through ASGI that takes several times as long."""
         cycle = self.answering
         cycle.response_started, cycle.chunked_encoding = True, cycle.scope["http_version"] == "1.1"
-        headers = [*self.server_state.default_headers, *headers]
-        if cycle.chunked_encoding:
-            headers.append((b"Transfer-Encoding", b"chunked"))
-        if not cycle.keep_alive:
-            headers.append((b"Connection", b"close"))
-        lines = b"".join(b"%s: %s\r\n" % header for header in headers)
-        self.transport.write(b"HTTP/1.1 200 OK\r\n%s\r\n" % lines)
+        chunks = [(b"Transfer-Encoding", b"chunked")] if cycle.chunked_encoding else []
+        end = [] if cycle.keep_alive else [(b"Connection", b"close")]
+        headers = [*self.server_state.default_headers, *headers, *chunks, *end]
+        lines = [b"HTTP/1.1 200 OK", *(b"%s: %s" % header for header in headers), b"\r\n"]
+        self.transport.write(b"\r\n".join(lines))
 
     def write(self, text: str, ends: bool) -> None:
         """Send a piece of that answer, in ASCII. It may be empty, and may be what `ends` it."""
@@ -90,24 +89,28 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as stopped:
             self._decline(data[stopped.args[0] :])
         except httptools.HttpParserError as error:
-            self.send_400_response(f"Invalid HTTP request received: {error}")
+            if (now := self.answering) and not (now.more_body or now.response_complete):
+                now.keep_alive = False  # its answer may be half sent: it is the last one
+                self.flow.pause_reading()
+            else:
+                self.send_400_response(f"Invalid HTTP request received: {error}")
         self._watch()
 
     def _decline(self, rest: bytes) -> None:
         """Read a request again without its offer to go on in another protocol, which Java's clients
         make of HTTP/2: the parser has stopped after its head, without a look at its body."""
-        if self.parser.get_method() == b"CONNECT":
-            self.send_400_response("Invalid HTTP request received: CONNECT")
-            return
         about = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"%s %s HTTP/%s\r\n%s\r\n" % (*about, b"".join(fields)) + rest)
 
     def on_headers_complete(self) -> None:
-        """Answer the request, unless it is to be read again."""
+        """Answer the request, unless it is to be read again. What raises here is answered 400."""
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("this server is no proxy")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            self.headers = deque(maxlen=0)  # fields after the body are no headers, and not kept
 
     def on_message_complete(self) -> None:
         """The body has come."""
