@@ -239,6 +239,8 @@ def test_an_offer_of_another_protocol_is_declined(running, is_apart):
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01",
         b"GET /health HTTP/1.1\nHost: a\n\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n",
         HALF + b"a" * (MOST_HEAD + 1),
     ],
 )

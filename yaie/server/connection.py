@@ -108,6 +108,9 @@ class Connection(HttpToolsProtocol):
         """Answer the request, unless it is to be read again. What raises here is answered 400."""
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("this server is no proxy")
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts != 1 and self.parser.get_http_version() == "1.1":  # RFC 9112, section 3.2
+            raise ValueError(f"send one Host header, got {hosts}")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
             self.headers = deque(maxlen=0)  # fields after the body are no headers, and not kept
@@ -183,8 +186,7 @@ class Acceptor:
         self._open: set[Connection] = set()
         # Which owe a head since when, the longest first: those never answered, and the others.
         self._owing: tuple[dict[Connection, float], ...] = {}, {}
-        self._is_paused = False
-        self._last_said = 0.0
+        self._is_paused, self._last_said = False, 0.0
         self._refused = 0  # connections since then
         listener.setblocking(False)
         self._loop.add_reader(listener.fileno(), self._accept)

@@ -134,8 +134,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+            return await self.app(scope, receive, send)
         self.worker.catch_up()
         fields = reversed(scope["headers"])  # of one that comes twice, the first counts
         headers = {name.decode(): value.decode("latin-1") for name, value in fields}
@@ -173,9 +172,8 @@ class Gate:
             reading, seconds = self._read(receive), settings.body_timeout
             if scope["state"]["connection"].answering.more_body:
                 reading = unless(self.worker.late.wait(), self._late, reading, seconds)
-            body = await reading
             kind = headers.get("content-type", "")
-            return await self.generate(kind, body, Request(scope)) or self.app
+            return await self.generate(kind, await reading, Request(scope)) or self.app
         except ApiError as error:
             return error.response()
 
