@@ -6,7 +6,8 @@ of the queue in their order, and takes each request that runs out of `waiting`.
 
 You have
 - `request.key`: its tokens in the form that the cache compares, generated ones included
-- `request.token_ids`: the list of its tokens, likewise
+- `request.request_id`, `request.token_ids`: its name in `self.kv`; the list of its tokens,
+  likewise
 - `request.namespace`: requests of different namespaces share nothing
 - `self.cache.match(key, namespace)`: what the cache has of the beginning: `.node` to lock,
   `.length` in tokens, `.values` the blocks; the key `""` matches nothing

@@ -8,7 +8,9 @@ computed again from its tokens. `leave` gives up everything that a running reque
 has computed stays in the cache as long as there is room.
 
 You have
-- `self.kv.lengths[request_id]`: how many tokens have slots; some of them may be yet to come
+- `request.request_id`, `request.token_ids`: its name in `self.kv`; its tokens so far, prompt and
+  generated
+- `self.kv.lengths[request_id]`: how many slots it has, which may be more than it has tokens
 - `self.kv.append_tokens(request_id, num_tokens)`: makes this many more slots, in new blocks once
   the last is full; raises OutOfBlocks if too few are free
 - `self.kv.free_blocks(request_id)`: releases the request's blocks; those that the cache or others
