@@ -25,7 +25,7 @@ def launcher(name: str, parameters: str, body: str) -> str:
 
 
 def namespace(path: Path) -> str:
-    """Of a file that is compiled with others: several folders have a `naive.cu`."""
+    """The namespace of a file that is compiled with others: several folders have a `naive.cu`."""
     return f"{path.parent.name}_{path.stem}_"
 
 

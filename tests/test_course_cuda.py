@@ -46,7 +46,7 @@ def test_an_edited_header_is_seen(tmp_path) -> None:
 
 
 def test_a_header_that_an_edited_header_includes_is_seen(tmp_path) -> None:
-    """And when it is edited in turn, and after it is gone."""
+    """Its later edits are seen too, and that it was deleted."""
     source = '#include "first.cuh"\n' + SOLVED.replace("out[i] = x", "out[i] = MANY * x")
     first, second = tmp_path / "first.cuh", tmp_path / "second.cuh"
     x, out = torch.ones(4), torch.empty(4)

@@ -28,8 +28,8 @@ TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled 
 )
 # ptxas keeps to few registers, so that more thread blocks fit, and has one too few: 4 bytes.
 SPILLS = {"flash/shared_tile.cu", "flash/backward.cu"}
-# Folders whose kernels take nvcc 10 s or more: each is compiled apart, and again only if one of its
-# own has changed.
+# Folders whose kernels take nvcc 10 s or more. Each is compiled by itself, so that an edit in
+# another folder does not compile it again.
 LONG = {"flash", "flash/hopper", "matmul/hopper", "paged", "peers", "sampling"}
 pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 

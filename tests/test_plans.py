@@ -538,7 +538,7 @@ def test_on_a_gpu_in_a_graph_and_on_another_stream(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_call_that_torch_compiles_or_profiles_is_left_to_torch():
-    """Whatever its guards would say: it is in the graph as one operator, and in the profile."""
+    """The graph has it as one operator, and the profile names it, whatever the guards would say."""
     x, weight = torch.randn(3, 64), torch.randn(64)
 
     def norm(x, weight):

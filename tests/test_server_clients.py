@@ -217,8 +217,8 @@ def test_a_length_told_twice_is_refused(running):
 
 @pytest.mark.parametrize("is_apart", [False, True])
 def test_an_offer_of_another_protocol_is_declined(running, is_apart):
-    """Java's clients make one of HTTP/2; the body comes with the head or after it. Then another
-    request comes on the same connection."""
+    """Java's clients offer HTTP/2. The body comes with the head or after it, and then another
+    request on the same connection."""
     offer = b"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n"
     head, _, sent = completion(max_tokens=2).partition(b"\r\n\r\n")
     head = head.replace(b"Connection: close", offer.rstrip()) + b"\r\n\r\n"

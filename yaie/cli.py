@@ -122,7 +122,7 @@ def serve(
     context: typer.Context,
     model: Model = DEFAULT_MODEL,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Its port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     name: Annotated[
         str | None, Option(help="The model's name in requests.", show_default="model")
     ] = None,
@@ -132,7 +132,7 @@ def serve(
     api_key_file: Annotated[
         Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
     ] = None,
-    allowed_host: Annotated[list[str] | None, Option(help="A name clients may call it by.")] = None,
+    allowed_host: Annotated[list[str] | None, Option(help="Accept requests for this name.")] = None,
     max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
         int, least(1, "Most tokens per step. With fewer (256 on a CPU) prompts delay others less.")
@@ -145,7 +145,7 @@ def serve(
     num_blocks: Annotated[int | None, least(1, "How many KV blocks.", "as memory allows")] = None,
     block_size: Annotated[int, Option(min=1, help="Tokens per KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
-        int | None, least(1, "Or the bytes that they take.", "1 GiB on a CPU, else what is free")
+        int | None, least(1, "Or the bytes of all KV blocks.", "1 GiB on a CPU, else what is free")
     ] = None,
     gpu_memory_utilization: Annotated[
         float, Option(help="Share of a GPU's memory for weights, activations and KV blocks.")

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
     if (work.skip == 0) let_next_begin();
-    // No kernel that writes lengths or tables lets another begin early: they can be read already.
+    // Kernels that write lengths or tables never let the next one begin early: read both now.
     int count, total;
     Place now = find_share(work, worker, count, total);
     wait_for_last();

@@ -46,8 +46,8 @@ struct Rows {
     }
 
     // Include a tile, of which the first `count` keys are seen. `scale` is positive and includes
-    // the factor log2(e). If not `lower`, rows 8 to 15 are not wanted, and half of the weights are
-    // not computed.
+    // the factor log2(e). If `lower` is false, rows 8 to 15 are padding and
+    // their weights, half of all, are not computed.
     template <int TILE>
     __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale,
                                            bool lower = true) {
@@ -100,7 +100,7 @@ struct Rows {
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
         largest = fmaxf(maximum[below], largest * scale);
-        if (__any_sync(ALL_LANES, largest > maximum[below])) {  // seldom, after the first tiles
+        if (__any_sync(ALL_LANES, largest > maximum[below])) {  // seldom true after the first tiles
             float rescale = exp2_approx(maximum[below] - largest);
             total[below] *= rescale;
 #pragma unroll

@@ -84,9 +84,9 @@ def rewrite(source: str, path: str | Path, checked: bool = False) -> Rewritten:
     return Rewritten(f"{headers}{code}", kernels, tuple(files))
 
 
-@lru_cache(maxsize=8)  # what a module's headers are is asked before it is made
+@lru_cache(maxsize=8)  # a source is rewritten to find its headers, then to make its module
 def _kernels(code: str) -> tuple[str, ...]:
-    """The kernels of a source, in which nothing is that a GPU cannot do."""
+    """The names of a source's kernels. Raises SyntaxError for what cannot be on a GPU."""
     hidden = hide(code)
     refuse(code, hidden)
     return tuple(dict.fromkeys(KERNEL.findall(hidden)))

@@ -206,9 +206,9 @@ class Engine:
 
         A step whose tokens the next one does not have to wait for is left in flight, and a later
         call returns its tokens. A call that needs the tokens in flight first only reads them.
-        A step is not left there if Python reads its logits (penalties, logit_bias, logprobs), or if
-        no request goes on after it. So a call may return two outputs of a request, in order: of the
-        step that was in flight, and of the one that it launched.
+        A step is not left in flight if Python reads its logits (penalties, logit_bias, logprobs) or
+        if no request goes on after it. So a call may return two outputs of a request: first that of
+        the step that was in flight, then that of the step that the call launched.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
         again, and its requests can be aborted. (A sampler on the host that raises after its draw

@@ -148,8 +148,8 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
 def write_batch(
     fields: Fields, step: Step, ready: Sequence[Request], kv: KVCacheManager, num_sampled: int
 ) -> None:
-    """Lay out the requests of a step, one after the other, in the fields of a `Shape`, and how the
-    next tokens of those that are `ready` are chosen, without the random numbers of this step.
+    """Lay out the requests of a step, one after the other, in the fields of a `Shape`; also how the
+    next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
     Their keys and values are written nowhere.
@@ -195,8 +195,8 @@ def write_next_tokens(
 
     Args:
         last: the fields of the last step; most values are copied from them.
-        kept: int `[2, requests]`, how many tokens of each are in the radix cache: in that step, and
-            now. Blocks of tokens that were in it then are the same now.
+        kept: int `[2, requests]`, how many tokens of each the radix cache held in that step, and
+            holds now. The blocks of those that it held then have not changed.
     """
     for name, field in fields.items():
         field[:] = last[name]

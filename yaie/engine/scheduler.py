@@ -92,7 +92,7 @@ class Scheduler:
         no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
         step, prefilling = Step(), []
-        for request in self.running:  # `grow` preempts from its end, never one that was passed
+        for request in self.running:  # `grow` preempts from the end, never one passed here
             if not request.is_decoding:
                 prefilling.append(request)
             elif self.grow(request, step):

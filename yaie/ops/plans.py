@@ -154,7 +154,7 @@ def launch(
         arguments: the first is a tensor on a GPU.
         written: which of them the operator writes into.
     """
-    # What torch's guards would not notice; the rest of `must_be_seen` is asked without a plan only.
+    # The guards do not notice these; the rest of `must_be_seen` is checked when a plan is made.
     if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
         return operator(*arguments, backend=backend)
     first = arguments[0]

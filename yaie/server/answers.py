@@ -216,8 +216,8 @@ class ChatCall(Call):
 
 
 async def stream(call: Call, connection: Connection) -> None:
-    """Send an answer as server-sent events, ending with `[DONE]`. Each goes out as soon as the
-    engine's message is read or, while the client does not read, from this task."""
+    """Send an answer as server-sent events, ending with `[DONE]`. The job calls `write` as
+    soon as the engine's message is read; where the client reads slowly, this task writes later."""
     job, kind = call.job, (b"Content-Type", b"text/event-stream; charset=utf-8")
 
     def write() -> bool:

@@ -92,8 +92,8 @@ class _Server:
         self.endpoints = {"/v1/completions": completion, "/v1/chat/completions": chat}
 
     async def generate(self, kind: str, body: bytes, request: Request) -> ASGIApp | None:
-        """Answer a request to generate, whose body is of some content type; None if it is another.
-        Raises ApiError. FastAPI would do the same, in several times as long."""
+        """Answer a request to generate; None leaves any other to FastAPI, which would take several
+        times as long for this one. `kind` is the body's content type. Raises ApiError."""
         found = self.endpoints.get(request.scope["path"])
         if found is None or request.scope["method"] != "POST":
             return None
@@ -101,7 +101,7 @@ class _Server:
         try:
             given = from_json(body.removeprefix(codecs.BOM_UTF8)) if is_json else None
         except ValueError as error:
-            raise ApiError(400, f"the body is no JSON: {error}", code="invalid_json") from error
+            raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
         if not isinstance(given, dict):
             raise ApiError(400, "send a JSON object, with Content-Type: application/json")
         try:

@@ -35,9 +35,9 @@ log = logging.getLogger("yaie.server.connection")
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, which calls `catch_up` before it reads, and tells its acceptor whether
-    it awaits the head of a request. A request finds it in the state of its scope."""
+    it awaits the head of a request. The state in a request's scope refers to it."""
 
-    answering: RequestResponseCycle | None = None  # the request that is answered, or was last
+    answering: RequestResponseCycle | None = None  # the request being answered, or the last one
 
     def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
         return self.scope is not None and "method" not in self.scope
 
     def begin(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send the head of an answer that `write` goes on with: in chunks or, to a client of
-        HTTP/1.0, until the connection ends. Through ASGI that takes several times as long."""
+        """Send the head of an answer whose body `write` sends: in chunks or, to a client of
+        HTTP/1.0, up to the end of the connection. ASGI would take several times as long."""
         cycle = self.answering
         cycle.response_started, cycle.chunked_encoding = True, cycle.scope["http_version"] == "1.1"
         chunks = [(b"Transfer-Encoding", b"chunked")] if cycle.chunked_encoding else []
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):
         self.transport.write(b"\r\n".join(lines))
 
     def write(self, text: str, ends: bool) -> None:
-        """Send a piece of that answer, in ASCII. It may be empty, and may be what `ends` it."""
+        """Send a piece of the body, in ASCII; it may be empty. `ends`: whether it is the last."""
         cycle = self.answering
         if cycle.chunked_encoding:
             text = (f"{len(text):x}\r\n{text}\r\n" if text else "") + ("0\r\n\r\n" if ends else "")
@@ -90,30 +90,30 @@ class Connection(HttpToolsProtocol):
             self._decline(data[stopped.args[0] :])
         except httptools.HttpParserError as error:
             if (now := self.answering) and not (now.more_body or now.response_complete):
-                now.keep_alive = False  # its answer may be half sent: it is the last one
+                now.keep_alive = False  # half of the answer may be sent: close after it
                 self.flow.pause_reading()
             else:
                 self.send_400_response(f"Invalid HTTP request received: {error}")
         self._watch()
 
     def _decline(self, rest: bytes) -> None:
-        """Read a request again without its offer to go on in another protocol, which Java's clients
-        make of HTTP/2: the parser has stopped after its head, without a look at its body."""
+        """Read a request again without its offer of another protocol: Java's clients offer HTTP/2.
+        The parser has stopped after the head, and has not read the body."""
         about = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"%s %s HTTP/%s\r\n%s\r\n" % (*about, b"".join(fields)) + rest)
 
     def on_headers_complete(self) -> None:
-        """Answer the request, unless it is to be read again. What raises here is answered 400."""
+        """Answer the request, unless `_decline` reads it again. An error here is answered 400."""
         if self.parser.get_method() == b"CONNECT":
-            raise ValueError("this server is no proxy")
+            raise ValueError("this server is not a proxy")
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and self.parser.get_http_version() == "1.1":  # RFC 9112, section 3.2
             raise ValueError(f"send one Host header, got {hosts}")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
-            self.headers = deque(maxlen=0)  # fields after the body are no headers, and not kept
+            self.headers = deque(maxlen=0)  # drops trailer fields, which follow the body
 
     def on_message_complete(self) -> None:
         """The body has come."""

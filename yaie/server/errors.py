@@ -72,7 +72,7 @@ def install(app: FastAPI) -> None:
 
 
 def unexpected(request: Request, error: Exception) -> JSONResponse:
-    """What is answered where the server has a fault. The log has the rest."""
+    """The answer if the server itself fails; the log says why."""
     name = request.scope["request_id"]
     log.error("%s: %s %s failed", name, request.method, request.url.path, exc_info=error)
     return ApiError(500, "the server failed; its log says why").response()

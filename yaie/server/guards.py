@@ -99,7 +99,7 @@ def check_key(key: str, headers: Mapping[str, str]) -> None:
 
 
 def check_host(allowed: Set[str], headers: Mapping[str, str]) -> None:
-    """Refuses requests for a host that is not this server, by its names in lower case.
+    """Refuses requests for another host than `allowed`, this server's names in lower case.
 
     A page of the web may give its own name the address 127.0.0.1 and then, in the reader's browser,
     ask a server on that machine as if it were the page's own ("DNS rebinding"). The Host header
@@ -111,16 +111,16 @@ def check_host(allowed: Set[str], headers: Mapping[str, str]) -> None:
 
 
 class Gate:
-    """What each request passes. It gets the id that its client sent as X-Request-Id, or a new one
-    if that is not `SAFE`; the answer has it as well. Its headers are looked at, and its body read.
+    """Checks the host, the key and the body of each request before it is answered. The request and
+    its answer get the id that the client sent as X-Request-Id, or a new one if that is not `SAFE`.
 
-    A body of more than `max_body_bytes` is refused, one that takes more than `body_timeout`, and
-    one that is not complete when the worker is late. Of a body that is too long, up to `PATIENCE`
+    A body is refused if it is longer than `max_body_bytes`, takes longer than `body_timeout`, or
+    is not complete when the worker is late. Of a body that is too long, up to `PATIENCE`
     times as much as allowed is read: a client that is still sending when the connection closes
     would never see the answer.
 
     Args:
-        app: answers what `generate` leaves to it, which is given the content type and the body.
+        app: answers what `generate`, from the content type and the body of a request, does not.
     """
 
     PATIENCE = 16
@@ -136,7 +136,7 @@ class Gate:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         self.worker.catch_up()
-        fields = reversed(scope["headers"])  # of one that comes twice, the first counts
+        fields = reversed(scope["headers"])  # if one comes twice, the first counts
         headers = {name.decode(): value.decode("latin-1") for name, value in fields}
         given, started = headers.get("x-request-id", ""), time.perf_counter()
         scope["request_id"] = name = given if SAFE.fullmatch(given) else secrets.token_hex(16)

@@ -45,7 +45,7 @@ VLLM = {
 
 
 class Histogram:
-    """Values counted by bucket. Prometheus' own observes one in several times as long."""
+    """Counts values by bucket. Prometheus' own takes several times as long to count one."""
 
     def __init__(self, name: str, what: str, buckets: list, registry: CollectorRegistry) -> None:
         self._name, self._what, self._bounds = f"yaie_{name}", what, buckets

@@ -147,7 +147,7 @@ class Server(uvicorn.Server):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a log record is not of an answer that was cancelled: its client left or is slow."""
+    """Whether a log record is not about a cancelled answer, whose client left or is slow."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 

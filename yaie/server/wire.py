@@ -26,8 +26,8 @@ class Message(msgspec.Struct, tag=True, array_like=True):
 
 
 class Ready(Message):
-    """The engine can take requests, `max_num_seqs` of them together. `about` is what it says of
-    itself, see `Engine.about`."""
+    """The engine can take requests, `max_num_seqs` of them together. `about` is the text
+    of `Engine.about`."""
 
     limits: Limits
     max_num_seqs: int

@@ -170,8 +170,8 @@ def module_of(source: str, path: Path, checked: bool = False) -> Module:
 
 @lru_cache(maxsize=128)
 def _headers(source: str, path: Path, checked: bool, *known: str) -> tuple[Path, ...]:
-    """The headers that a source includes, directly or not. `known`: the texts of those that it
-    included last, which are read again only if one of them has changed."""
+    """The headers that a source includes, directly or not. `known`: the texts of those found so
+    far. The result is cached for these texts, so the source is searched again if one changes."""
     from yaie.emulator.rewrite import rewrite  # which keeps its result for the module
 
     return rewrite(source, path, checked).files[1:]

@@ -1,9 +1,9 @@
 """nano-vLLM's offline workload: 256 requests together, prompts and answers of 100 to 1,024 tokens.
 
-The engine, and beside it mini-sglang with FlashInfer where that is installed, on weights of the
-same shape that are drawn with the same scale. Each runs in a process of its own and answers the
-same workloads, one in a round, after a round that is not counted; then the other does, then the
-first again: so a card that slows down while it gets warm shows.
+Measures this engine and, with `--beside`, mini-sglang with FlashInfer, on random weights of the
+same shape and scale. Each engine runs in a process of its own and answers the same workloads: one
+to warm up, then one per round that counts. This engine runs before and after mini-sglang, so its
+two results differ if the card slows down as it gets warm.
 
     python -m yaie.course.author.gpu.offline --shape llama-8b --beside --output offline.json
 """
@@ -38,15 +38,15 @@ from yaie.model.tokenizer import Tokenizer
 
 REQUESTS, LEAST, MOST, WORDS = 256, 100, 1024, 10_000
 TEMPERATURE = 0.6
-STEP_TOKENS = 16_384  # mini-sglang's, as its own benchmark of this workload has them
-RESULT = "offline: "  # before the JSON of a process
+STEP_TOKENS = 16_384  # per step of mini-sglang, as in its own benchmark of this workload
+RESULT = "offline: "  # a process prints its JSON after this
 
 Workload = tuple[list[list[int]], list[int]]
 Generate = Callable[[list[list[int]], list[int]], list[int]]
 
 
 def workload(seed: int) -> Workload:
-    """Prompts, and the number of tokens to answer each with; 0 gives those of nano-vLLM."""
+    """Prompts, and how many tokens to answer each with; seed 0 gives those of nano-vLLM."""
     draw = random.Random(seed)
     prompts = [
         [draw.randint(0, WORDS) for _ in range(draw.randint(LEAST, MOST))] for _ in range(REQUESTS)
@@ -55,7 +55,7 @@ def workload(seed: int) -> Workload:
 
 
 def own(shape: str, folder: Path, batched: int) -> Generate:
-    """This engine: a function from prompts, and tokens wanted, to the numbers of tokens."""
+    """This engine: a function that answers prompts and returns the length of each answer."""
     model = random_model(ModelConfig.from_dict(shape_of(shape)), "bfloat16", torch.device("cuda"))
     options = EngineConfig(max_num_seqs=REQUESTS, max_num_batched_tokens=batched)
     engine = Engine(model, Tokenizer(folder), options)
@@ -71,7 +71,7 @@ def own(shape: str, folder: Path, batched: int) -> Generate:
 
 
 def mini_sglang(shape: str, folder: Path, batched: int) -> Generate:
-    """mini-sglang; its weights are drawn as ours are."""
+    """The same for mini-sglang; its weights are drawn as ours are."""
     import minisgl.engine
     from minisgl.core import SamplingParams as Params
     from minisgl.llm import LLM
@@ -85,7 +85,7 @@ def mini_sglang(shape: str, folder: Path, batched: int) -> Generate:
                 weights[name].fill_(1.0)
         return weights
 
-    minisgl.engine.Engine._load_weight_state_dict = draw  # there are no files
+    minisgl.engine.Engine._load_weight_state_dict = draw  # instead of reading files
     llm = LLM(
         str(folder), max_seq_len_override=4096, max_extend_tokens=batched,
         cuda_graph_max_bs=REQUESTS, attention_backend="fi", page_size=1,
@@ -122,7 +122,7 @@ def rounds_of(engine: str, shape: str, batched: int, rounds: int) -> dict[str, A
 
 
 def in_a_process(*arguments: str) -> dict[str, Any]:
-    """What this script, started with these arguments, measured."""
+    """What a process of this script measures with these arguments."""
     command = [sys.executable, "-m", __spec__.name, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith(RESULT))
@@ -165,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["llama-8b"])
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--batched", type=int, default=8192, help="most tokens of a step of ours")
+    parser.add_argument("--batched", type=int, default=8192, help="most tokens per step of ours")
     parser.add_argument("--beside", action="store_true", help="measure mini-sglang, too")
     parser.add_argument("--engine", choices=ENGINES, help="measure this one, in this process")
     parser.add_argument("--output", type=files.output_path)

@@ -179,7 +179,7 @@ def observe_schedule(see: Observer, scene: Simulation, most: int) -> Any:
         for r in scheduler.running
         if scene.kv.lengths.get(r.request_id, 0) < len(r.token_ids)
     ]
-    see.equal("the list of running requests with a token without a slot", without, [], because)
+    see.equal("the list of running requests with a token that has no slot", without, [], because)
     late = [preempted for preempted in admissions if preempted]
     because = "No block was free for those that run, so no request is admitted."
     see.equal("the list of preemptions before admit was called", late, [], because)

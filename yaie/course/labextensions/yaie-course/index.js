@@ -3,8 +3,8 @@
 // - Pictures have the alternative text of their output's metadata, {"image/png": {"alt": "..."}},
 //   as nbconvert gives it to them. JupyterLab 4 itself drops it.
 // - Files in CUDA C++ have the colors of C++.
-// - A notebook that was only opened is not marked as changed: its kernel tells JupyterLab which
-//   Python it is, which `yaie/course/lab.py` leaves out of the file.
+// - A notebook that was only opened is not marked as changed. JupyterLab marks it when the kernel
+//   reports its `language_info`, of which `yaie/course/lab.py` keeps only the name in the file.
 //
 // An extension as JupyterLab loads it, without a build: `init` is called with the modules that
 // JupyterLab shares, then `get` for the plugins.
