@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,24 +67,27 @@ def in_transformers(raw: dict[str, Any], model: Llama) -> Any:
     return theirs.to(model.dtype).eval()
 
 
+def draw_weights(places: Mapping[str, torch.Tensor], device: torch.device | str) -> None:
+    """Fill the weights of a model, by their names: of a scale that keeps activations near 1, so
+    that no logit overflows; those of norms with ones."""
+    generator = torch.Generator(device).manual_seed(0)
+    for name, place in places.items():
+        if "norm" in name:
+            place.fill_(1.0)
+        else:
+            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
+
+
 def random_model(
     config: ModelConfig,
     dtype: str | torch.dtype = "float32",
     device: torch.device | str = "cpu",
     pack: bool = True,
 ) -> Llama:
-    """A model of any size that knows nothing, for measuring: its weights are drawn.
-
-    Their scale keeps activations near 1, so that no logit overflows. Without `pack` they stay where
-    `Llama.places` finds them.
-    """
+    """A model of any size that knows nothing, for measuring: its weights are drawn. Without `pack`
+    they stay where `Llama.places` finds them."""
     model = Llama(config, dtype=parse_dtype(dtype), device=device)
-    generator = torch.Generator(device).manual_seed(0)
-    for name, place in model.places().items():
-        if "norm" in name:
-            place.fill_(1.0)
-        else:
-            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
+    draw_weights(model.places(), device)
     if pack:
         model.pack()
     return model.eval()

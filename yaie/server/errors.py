@@ -81,7 +81,7 @@ def unexpected(request: Request, error: Exception) -> JSONResponse:
 def _type(status: int) -> str:
     types = {
         401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error",
-        499: "client_closed_request", 503: "service_unavailable",
+        503: "service_unavailable",
     }  # fmt: skip
     return types.get(status, "server_error" if status >= 500 else "invalid_request_error")
 

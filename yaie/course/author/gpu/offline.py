@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from yaie.bench import files
-from yaie.bench.drawn import SHAPES, random_model, shape_of
+from yaie.bench.drawn import SHAPES, draw_weights, random_model, shape_of
 from yaie.bench.drive import run_closed
 from yaie.bench.machine import head
 from yaie.engine.config import EngineConfig
@@ -77,12 +77,9 @@ def mini_sglang(shape: str, folder: Path, batched: int) -> Generate:
     from minisgl.llm import LLM
 
     def draw(engine: Any, config: Any) -> dict[str, torch.Tensor]:
-        weights = {}
-        for name, place in engine.model.state_dict().items():
-            weights[name] = torch.randn_like(place, device=engine.device)
-            weights[name].mul_(place.shape[-1] ** -0.5)
-            if "norm" in name:
-                weights[name].fill_(1.0)
+        places = engine.model.state_dict().items()
+        weights = {name: torch.empty_like(place, device=engine.device) for name, place in places}
+        draw_weights(weights, engine.device)
         return weights
 
     minisgl.engine.Engine._load_weight_state_dict = draw  # instead of reading files
