@@ -122,7 +122,10 @@ class ScriptedModel:
         self.block_size = engine.kv.block_size
         self.memory: dict[int, int] = {}
 
-    def __call__(self, batch, key_pools, value_pools) -> torch.Tensor:
+    def lm_head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden  # the logits already
+
+    def hidden(self, batch, key_pools, value_pools) -> torch.Tensor:
         new = zip(batch.slot_mapping.tolist(), batch.token_ids.tolist(), strict=True)
         self.memory.update(new)
         ends = (batch.cu_seqlens[1:] - 1).tolist()

@@ -60,6 +60,7 @@ SHAPES = (
     Shape((20, 9), heads=5, kv_heads=5, head_dim=80, block_size=4),
     Shape((9, 12, 0, 30), queries=(2, 0, 0, 3), head_dim=16),
     Shape((), head_dim=8),
+    Shape((0, 0)),
     Shape((5, 40, 100), heads=8),
     Shape((0, 17, 1, 0, 33, 16, 0), heads=4, kv_heads=4, block_size=1),
     Shape((90, 3), heads=16, kv_heads=1, head_dim=128, block_size=3),

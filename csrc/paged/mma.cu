@@ -54,6 +54,19 @@ struct CacheRows<T, __nv_fp8_e4m3, HEAD_DIM> : RowsFp8<T, HEAD_DIM> {
 template <typename T, typename Cache>
 using Shares = Work<T, Cache, TILE>;
 
+// The results of queries that see no key, which are in no share.
+template <typename T, typename Cache>
+__device__ void write_empty(const Shares<T, Cache>& work, int worker) {
+    const Paged<T, Cache>& paged = work.paged;
+    for (int token = worker; token < paged.tokens; token += work.workers) {
+        if (work.context(token).length > 0) continue;
+        int64_t row = (int64_t)token * paged.heads;
+        uint32_t* out = reinterpret_cast<uint32_t*>(paged.out + row * paged.head_dim);
+        for (int i = threadIdx.x; i < paged.heads * paged.head_dim / 2; i += WARP) out[i] = 0;
+        for (int i = threadIdx.x; i < paged.heads; i += WARP) paged.lse[row + i] = -INFINITY;
+    }
+}
+
 template <typename T, typename Cache, int HEAD_DIM>
 __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -73,6 +86,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     if (lane == 0)
         work.places[worker] = make_int4(now.token * paged.kv_heads + now.kv_head, now.tile,
                                         count ? now.tiles : 0, total);
+    write_empty(work, worker);
     if (count == 0) return;
 
     Place ahead = now;  // the next tile to copy

@@ -4,7 +4,8 @@
 // head, tile by tile of keys. Worker w of n owns the tiles from w / n to (w + 1) / n of the list,
 // so an item may be cut into parts. A share contains at most two partial items: its first
 // item, if the share begins in the middle of it, and its last, if the share ends in the middle. All
-// others are whole.
+// others are whole. An empty context has no tile and is in no share: an item costs time even
+// without a tile, and the padding of a batch, all in the last share, would keep the others waiting.
 #pragma once
 
 #include "paged/paged.cuh"
@@ -27,9 +28,8 @@ struct Work {
         Context found = find_context(paged, token);
         return {found.table + skip / paged.block_size, max(found.length - skip, 0)};
     }
-    // An empty context counts as one tile, so that some worker writes its zeros.
     __device__ int tiles(const Context& context) const {
-        return max(ceil_div(context.length, TILE), 1);
+        return ceil_div(context.length, TILE);
     }
 };
 
@@ -38,7 +38,7 @@ __device__ __forceinline__ int begin_of(int worker, int workers, int total) {
     return (int)((int64_t)total * worker / workers);
 }
 
-// A tile, and its place in the list of all tiles.
+// A tile, and its place in the list of all tiles. next() may only be called if there is another.
 struct Place {
     int token, kv_head, tile, tiles;
     Context context;
@@ -49,7 +49,9 @@ struct Place {
         tile = 0;
         if (++kv_head < work.paged.kv_heads) return;
         kv_head = 0;
-        enter(work, token + 1);
+        do {
+            enter(work, token + 1);
+        } while (tiles == 0);
     }
     template <typename Work>
     __device__ __forceinline__ void enter(const Work& work, int new_token) {

@@ -31,7 +31,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -152,7 +151,7 @@ def write_batch(
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
-    Their keys and values are written nowhere.
+    Their keys and values are written nowhere, and with empty contexts they cost attention nothing.
     """
     tokens, shifts, slots, logit_rows, scored_rows = [], [], [], [], []
     lengths, starts = [], [0]
@@ -175,11 +174,9 @@ def write_batch(
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
     positions = np.arange(len(tokens)) + np.repeat(shifts, np.diff(starts)).astype(np.int64)
-    ends, padding_lengths = _share_padding(len(tokens), len(sources), len(tables) - len(lengths))
-    lengths += padding_lengths
-    starts += ends
-    fields["context_lens"][:] = lengths
+    starts += _share_padding(len(tokens), len(sources), len(tables) - len(lengths))
     fields["cu_seqlens"][:] = starts
+    _fill(fields["context_lens"], lengths, 0)
     _fill(fields["token_ids"], tokens, 0)
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
@@ -217,15 +214,13 @@ def write_next_tokens(
     fields["context_lens"][:count] = positions + 1
 
 
-def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:
+def _share_padding(start: int, end: int, num_sequences: int) -> list[int]:
     """Divide the tokens from `start` to `end` evenly among the padding sequences.
 
-    Returns where each sequence ends, and its context length: its number of tokens, at least 1.
-    `_share_padding(5, 8, 2)` is `([6, 8], [1, 2])`: a sequence of token 5, and one of 6 and 7.
+    Returns where each sequence ends. `_share_padding(5, 8, 2)` is `[6, 8]`: a sequence of token 5,
+    and one of 6 and 7.
     """
-    ends = [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
-    lengths = [max(b - a, 1) for a, b in pairwise([start, *ends])]
-    return ends, lengths
+    return [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
 
 
 def _fill(field: np.ndarray, values: Sequence[float], rest: float) -> None:

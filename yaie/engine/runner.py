@@ -113,7 +113,7 @@ class Runner:
             samples: whether `sample` chooses the tokens: otherwise no random numbers are drawn.
 
         Returns:
-            Logits for the next token of each of them: float32 `[ready, vocabulary]`.
+            Logits for the next token of each of them, `[ready, vocabulary]`, in the model's dtype.
         """
         shape = shape_of(step, ready, self.kv)
         self._lay_out(shape, step, ready, samples)
@@ -121,11 +121,12 @@ class Runner:
             return self.forward()
         hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
         score_prompts(step, hidden[len(ready) :], self.model.logits)
-        return self.model.logits(hidden[: len(ready)])
+        return self.model.lm_head(hidden[: len(ready)])
 
     def forward(self) -> torch.Tensor:
-        """The logits of what is laid out."""
-        return self.model(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
+        """The logits of what is laid out, in the model's dtype."""
+        hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
+        return self.model.lm_head(hidden)
 
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor) -> torch.Tensor:
@@ -161,7 +162,7 @@ class Runner:
         else:
             logits = self.run(step, ready, samples)
             if ready and choose is not None:
-                tokens, logprobs = choose(logits)
+                tokens, logprobs = choose(logits.float())
             elif ready:
                 tokens = self.sample(logits)
         return Launched(ready, may_overlap, *self._staging[0].fetch(tokens), logprobs)
