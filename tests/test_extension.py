@@ -14,11 +14,13 @@ import pytest
 import torch
 from torch.utils.cpp_extension import CUDA_HOME, include_paths
 
+from yaie.build.cache import cache_root, content_hash
 from yaie.build.jit import CSRC
 from yaie.course.author.gpu.extension import SOURCES, classic
 from yaie.course.lessons import inline
 
 FOLDER = CSRC / "elementwise"
+FILES = ("setup.py", *SOURCES)
 USE = """
 import sys, torch
 torch.ops.load_library(sys.argv[1])
@@ -70,15 +72,19 @@ def python(*words: object, folder: Path | None = None) -> str:
 
 def built(folder: Path) -> Path:
     """The extension, by its setup.py, in a copy of its folder."""
-    for name in (*SOURCES, "setup.py"):
-        shutil.copy(FOLDER / name, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if not (folder / name).exists():
+            shutil.copy(FOLDER / name, folder)
     python("setup.py", "build_ext", "--inplace", folder=folder)
     return folder / "yaie_extension.so"
 
 
 @pytest.mark.slow
-def test_the_extension_is_built_in_place_and_adds(tmp_path):
-    assert "cpu right" in python("-c", USE, built(tmp_path), "cpu")
+def test_the_extension_is_built_in_place_and_adds():
+    """In notebook 22's folder, so that it is compiled once for both."""
+    key = content_hash(torch.__version__, *((FOLDER / name).read_text() for name in FILES))
+    assert "cpu right" in python("-c", USE, built(cache_root() / "extension" / key), "cpu")
 
 
 @pytest.mark.gpu
