@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 from yaie.emulator import runtime
@@ -124,6 +125,10 @@ class Line:
 class Report:
     """The findings and counts of one call of a launcher in checked mode.
 
+    Args:
+        count: computes the accesses. It is called when they are first asked for: to look up the
+            lines of a kernel takes 5 ms, and most reports are only asked for their findings.
+
     Attributes:
         notes: what is no fault and may surprise: threads that store the same value.
         truncated: the counts leave out part of a long stretch without a barrier.
@@ -134,17 +139,22 @@ class Report:
     def __init__(
         self,
         findings: Sequence[Finding],
-        accesses: Sequence[Access],
+        count: Callable[[], Sequence[Access]],
         source: str = "",
         truncated: bool = False,
         untracked: Sequence[str] = (),
     ) -> None:
         self.notes = [f for f in findings if f.kind == "same_value"]
         self.findings = [f for f in findings if f.kind != "same_value"]
-        self.accesses = sorted(accesses, key=lambda a: (a.line, a.memory, a.kind))
+        self._count = count
         self.source = source
         self.truncated = truncated
         self.untracked = list(untracked)
+
+    @cached_property
+    def accesses(self) -> list[Access]:
+        """What each line asks of each memory, in the order of the lines."""
+        return sorted(self._count(), key=lambda a: (a.line, a.memory, a.kind))
 
     def of_kind(self, *kinds: str) -> list[Finding]:
         """The findings of these kinds."""
@@ -240,9 +250,7 @@ def make_report(
 ) -> Report:
     """Turn what the runtime noted in the last call into a report."""
     raw = runtime.findings() + ([stopped] if stopped else [])
-    sites = runtime.sites()
-    addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
-    lines = Lines(library, addresses)
+    lines = Lines(library, {f.site for f in raw} | {f.other_site for f in raw})
     raw = [f for f in raw if not _waits_for_its_turn(f, lines, source)]
     for failure in raw:
         if failure.text == b"lost" and _counts(_row(lines.place(failure.site), source)):
@@ -250,7 +258,8 @@ def make_report(
     findings = merge([describe(failure, lines, memories, source) for failure in raw])
     truncated = bool(runtime.checker().emulator_counters_truncated())
     untracked = [name_of(number, memories) for number in runtime.untracked()]
-    return Report(findings, _accesses(sites, lines, memories), source, truncated, untracked)
+    count = partial(_accesses, runtime.sites(), library, memories)
+    return Report(findings, count, source, truncated, untracked)
 
 
 _COMPOUND = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=")
@@ -320,8 +329,9 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     return list(seen.values())
 
 
-def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list[Access]:
+def _accesses(sites: Sequence, library: Path, memories: Sequence[Memory]) -> list[Access]:
     """The counters of all instructions of a line that do the same, added up."""
+    lines = Lines(library, {site.address for site in sites})
     found: dict[tuple, Access] = {}
     for site in sites:
         place = lines.place(site.address)
