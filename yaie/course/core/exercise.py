@@ -8,6 +8,7 @@ import linecache
 import sys
 import traceback
 from pathlib import Path
+from threading import Thread
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -146,11 +147,18 @@ def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
             raise Broken(f"{exercise.shown} no longer defines {name}. {restore}")
 
 
-def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
-    """Refuse a file of C++ that does not compile or lacks a launcher, or a function."""
+def _language(exercise: Exercise) -> ModuleType:
+    """The module that compiles the exercise's C++."""
+    if not exercise.is_native:
+        return cuda
     from yaie.course.core import native
 
-    language = native if exercise.is_native else cuda
+    return native
+
+
+def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
+    """Refuse a file of C++ that does not compile or lacks a launcher, or a function."""
+    language = _language(exercise)
     if said := language.compile_errors(text, path, exercise.shown):
         raise Broken(f"The file does not compile.\n{said}")
     reference = (ROOT / exercise.source).read_text(encoding="utf-8")
@@ -158,6 +166,14 @@ def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
         restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
         what = "function" if exercise.is_native else "launcher"
         raise Broken(f"The {what} in {exercise.shown} is not what it was: {changed}. {restore}")
+
+
+def compile_early(exercise: Exercise, path: Path) -> None:
+    """Begin to compile a file of C++ in another thread, so that torch can be imported meanwhile.
+    `load` compiles the same, waits for it, and tells the errors."""
+    language = _language(exercise)
+    arguments = path.read_text(encoding="utf-8"), path, exercise.shown
+    Thread(target=language.compile_errors, args=arguments, daemon=True).start()
 
 
 def describe(error: BaseException, exercise: Exercise, path: Path) -> str:

@@ -20,6 +20,7 @@ from yaie.course.core import cuda, progress
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
     Broken,
+    compile_early,
     describe,
     is_untouched,
     lacks_triton,
@@ -238,6 +239,8 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     A loop inside a compiled call hears no alarm: the system ends the process, after twice the time
     because it counts all threads.
     """
+    if exercise.is_cuda:
+        compile_early(exercise, path)
     _import(exercise)
     signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
     verdict = _judge_here(exercise, path, seconds)
