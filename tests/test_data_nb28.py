@@ -14,6 +14,7 @@ from yaie.bench.bench import COURSE_CPU
 from yaie.bench.load import knee, requests_that_fit
 from yaie.bench.oracle import TOLERANCE
 from yaie.bench.protocol import TOLERANCE as TOLERANCES
+from yaie.course.author.gpu.offline import workload
 from yaie.course.lessons.own_record import NOTHING, has, in_both, own_record
 from yaie.model.weights import parse_dtype
 
@@ -153,6 +154,19 @@ def test_the_text_on_the_server():
     assert cpu["clients"] == 8 and round(cpu["tokens_per_second ratio"], 2) == 0.97
     assert round(1e3 * cpu["engine itl_p50"]) == 44
     assert all(one["same answers"] == cpu["requests"] for one in cpu["server"])
+
+
+def test_the_text_on_the_other_engine():
+    beside = json.loads((DATA / "28_offline_h200.json").read_text())
+    assert [run["engine"] for run in beside["runs"]] == ["yaie", "mini-sglang", "yaie"]
+    assert [beside["requests"], *beside["tokens"]] == [256, 100, 1024]
+    ours, theirs, again = (statistics.median(run["rates"]) for run in beside["runs"])
+    assert beside["ratios"]["llama-8b"] == pytest.approx((ours + again) / 2 / theirs, abs=1e-3)
+    assert round((ours + again) / 2 / theirs, 2) == 1.03
+    assert [round(run["start"]) for run in beside["runs"]][1:] == [10, 9]
+    assert sum(workload(0)[1]) / beside["runs"][0]["rates"][0] == pytest.approx(
+        10.2 * 4 / 3, rel=0.01
+    )
 
 
 def test_the_text_on_independent_clients_of_the_server():
