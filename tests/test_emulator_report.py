@@ -10,7 +10,7 @@ import torch
 
 from yaie.course.author.gpu import agreement
 from yaie.course.viz.memory import draw_access, draw_banks, draw_sectors
-from yaie.emulator.checks import LIMITS
+from yaie.emulator.checks import LIMITS, Report
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import settings
 
@@ -33,6 +33,13 @@ def run(kernels, name: str, number: int, elements: int = 4096):
     getattr(kernels, f"run_{name}")(x, out, number)
     assert kernels.report.clean, kernels.report
     return kernels.report
+
+
+def test_accesses_are_counted_when_they_are_asked_for():
+    counted = []
+    report = Report([], lambda: counted.append(1) or [])
+    assert report.clean and not counted
+    assert report.accesses == report.accesses == [] and counted == [1]
 
 
 @pytest.mark.parametrize("name", ["transpose_32", "transpose_naive"])

@@ -759,6 +759,26 @@ def test_rows_of_padding_change_nothing(
     assert max(shape.tokens for shape in used) == min(chunk, largest)
 
 
+def test_logits_stay_as_they_are_until_python_chooses(untied_model, tokenizer, monkeypatch):
+    engine = make(load_model(untied_model, "bfloat16", backends="reference"), tokenizer)
+    computed, chosen, launch = set(), set(), engine.runner.launch
+    interfere(engine, after=lambda step, logits: computed.add(logits.dtype))
+
+    def listen(step, ready, samples, choose):
+        def listened(logits):
+            chosen.add(logits.dtype)
+            return choose(logits)
+
+        return launch(step, ready, samples, choose and listened)
+
+    monkeypatch.setattr(engine.runner, "launch", listen)
+    for repetition_penalty in (1.0, 1.3):
+        params = dataclasses.replace(greedy(4), repetition_penalty=repetition_penalty)
+        engine.add_request([5, 6, 7], params)
+        run(engine)
+    assert computed == {torch.bfloat16} and chosen == {torch.float32}
+
+
 class CopiedBuffer(StagingBuffer):
     """As `PinnedStagingBuffer`, without a GPU: there are two in turn, each copied to the device."""
 

@@ -148,7 +148,7 @@ def test_logits_in_bfloat16(model_of, tokenizer, prompts, backend):
 
 
 def prompt_logits(engine: Engine, prompts) -> torch.Tensor:
-    """The logits after each prompt, float32 `[prompts, vocabulary]`."""
+    """The logits after each prompt, `[prompts, vocabulary]`, in the model's dtype."""
     found, run_step = {}, engine.runner.run
 
     def listen(step, ready, samples=False):

@@ -65,7 +65,7 @@ def test_a_kernel_that_finds_no_room(tmp_path):
 
 
 def test_what_was_built_is_used_from_a_disk_that_cannot_be_written(tmp_path):
-    """What all kernels share is the usual cache's, as above."""
+    """What all kernels share is copied from the usual cache, as above."""
     build = f"$PYTHON -c '{BUILD}'"
     done = on_a_small_disk(
         tmp_path, 65_536,

@@ -61,6 +61,7 @@ SHAPES = (
     Shape((9, 12, 0, 30), queries=(2, 0, 0, 3), head_dim=16),
     Shape((), head_dim=8),
     Shape((0, 0)),
+    Shape((40, 9, 0, 0), queries=(1, 3, 50, 49)),
     Shape((5, 40, 100), heads=8),
     Shape((0, 17, 1, 0, 33, 16, 0), heads=4, kv_heads=4, block_size=1),
     Shape((90, 3), heads=16, kv_heads=1, head_dim=128, block_size=3),
@@ -89,6 +90,7 @@ PREFIXES = (  # the batch, and what its sequences have in common
     (Shape((70, 64, 90), heads=8), 64),
     (Shape((70, 66, 80) * 3, heads=16, kv_heads=1, head_dim=128, block_size=3), 66),
     (Shape((20, 33), heads=2, kv_heads=2, block_size=4), 4),
+    (Shape((64, 64, 64)), 64),  # nothing is left beside the prefix
 )
 ALIKE = (*DECODE, *FLASH_PAGED)  # of CUDA C++
 READABLE = ("one_block", "grouped", "split")
@@ -242,10 +244,10 @@ def test_any_split(splits, part, device):
 @each_device
 @pytest.mark.parametrize("workers", [1, 2, 5, 7, 50])
 def test_wherever_the_shares_end(workers, device):
-    shape = Shape((5, 130, 0, 47, 16), heads=4, kv_heads=2)
-    operands = batch(shape, torch.float16, device)
-    for _ in each_mode(device):
-        close(paged.mma(*operands, None, workers=workers), paged_oracle(*operands))
+    for contexts in ((5, 130, 0, 47, 16), (*(0,) * 40, 70, *(0,) * 40)):
+        operands = batch(Shape(contexts, heads=4, kv_heads=2), torch.float16, device)
+        for _ in each_mode(device):
+            close(paged.mma(*operands, None, workers=workers), paged_oracle(*operands))
 
 
 def test_mma_and_cascade_are_the_same_in_any_order():

@@ -54,7 +54,7 @@ struct CacheRows<T, __nv_fp8_e4m3, HEAD_DIM> : RowsFp8<T, HEAD_DIM> {
 template <typename T, typename Cache>
 using Shares = Work<T, Cache, TILE>;
 
-// The results of queries that see no key, which are in no share.
+// Write zeros and a log-sum-exp of -inf for queries that see no key: no share contains them.
 template <typename T, typename Cache>
 __device__ void write_empty(const Shares<T, Cache>& work, int worker) {
     const Paged<T, Cache>& paged = work.paged;

@@ -4,8 +4,9 @@
 // head, tile by tile of keys. Worker w of n owns the tiles from w / n to (w + 1) / n of the list,
 // so an item may be cut into parts. A share contains at most two partial items: its first
 // item, if the share begins in the middle of it, and its last, if the share ends in the middle. All
-// others are whole. An empty context has no tile and is in no share: an item costs time even
-// without a tile, and the padding of a batch, all in the last share, would keep the others waiting.
+// others are whole. An empty context has no tiles, so it is in no share. As an item it would cost
+// time although it reads nothing; all of a batch's padding would fall into the last share, and the
+// other workers would wait for it.
 #pragma once
 
 #include "paged/paged.cuh"
@@ -38,7 +39,7 @@ __device__ __forceinline__ int begin_of(int worker, int workers, int total) {
     return (int)((int64_t)total * worker / workers);
 }
 
-// A tile, and its place in the list of all tiles. next() may only be called if there is another.
+// A tile, and its place in the list of all tiles. Call next() only if another tile follows.
 struct Place {
     int token, kv_head, tile, tiles;
     Context context;

@@ -126,8 +126,8 @@ class Report:
     """The findings and counts of one call of a launcher in checked mode.
 
     Args:
-        count: computes the accesses. It is called when they are first asked for: to look up the
-            lines of a kernel takes 5 ms, and most reports are only asked for their findings.
+        count: computes the accesses. It is called when they are first asked for: looking up the
+            lines of a kernel starts a process, and most reports are read only for their findings.
 
     Attributes:
         notes: what is no fault and may surprise: threads that store the same value.

@@ -151,7 +151,7 @@ def write_batch(
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
-    Their keys and values are written nowhere, and with empty contexts they cost attention nothing.
+    Their keys and values are not stored, and their contexts are empty: attention reads nothing.
     """
     tokens, shifts, slots, logit_rows, scored_rows = [], [], [], [], []
     lengths, starts = [], [0]

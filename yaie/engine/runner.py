@@ -113,7 +113,7 @@ class Runner:
             samples: whether `sample` chooses the tokens: otherwise no random numbers are drawn.
 
         Returns:
-            Logits for the next token of each of them, `[ready, vocabulary]`, in the model's dtype.
+            Logits for the next token of each of them, `[ready, vocabulary]`; see `forward`.
         """
         shape = shape_of(step, ready, self.kv)
         self._lay_out(shape, step, ready, samples)
@@ -124,7 +124,7 @@ class Runner:
         return self.model.lm_head(hidden[: len(ready)])
 
     def forward(self) -> torch.Tensor:
-        """The logits of what is laid out, in the model's dtype."""
+        """The logits of what is laid out, in the dtype in which the last product leaves them."""
         hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
         return self.model.lm_head(hidden)
 
