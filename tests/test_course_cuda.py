@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.printed import MOST_LINES
-from yaie.course.core.verdict import Verdict, judge
+from yaie.course.core.verdict import Verdict, judge, judge_for_parent
 from yaie.emulator.checks import Finding
 
 FIRST = find("14.1")
@@ -77,6 +78,30 @@ def test_what_does_not_compile_is_told_in_the_learners_lines() -> None:
     ]:
         got = verdict(old, new)
         assert got.state == "broken" and all(word in got.message for word in words), got.message
+
+
+def test_what_the_compiler_warns_of_is_told_first() -> None:
+    got = verdict("out[i] = x[i] + y[i]", "out[i] == x[i] + y[i]")
+    first, line, told = got.message.splitlines()[:3]
+    number = line_of("if (i < n)")
+    assert first.startswith(f"{FIRST.shown}, line {number}: the compiler warns: ")
+    assert "no effect" in first and "out[i] == x[i]" in line and "no line of it assigns" in told
+
+
+def test_an_unknown_name_in_a_template_is_told_as_any_other() -> None:
+    said = cuda.first_error(
+        "1.cu:5:9: error: there are no arguments to 'fmx' that depend on a template parameter, so "
+        "a declaration of 'fmx' must be available [-fpermissive]\n    5 |  fmx(1);\n"
+        "1.cu:5:9: note: (if you use '-fpermissive', G++ will accept your code)"
+    )
+    assert said == "1.cu:5:9: error: 'fmx' was not declared in this scope\n    5 |  fmx(1);"
+
+
+def test_a_file_that_disappears_before_it_is_judged_is_told(tmp_path) -> None:
+    answer = tmp_path / "verdict.json"
+    judge_for_parent(FIRST, tmp_path / "gone.cu", 20.0, answer)
+    told = json.loads(answer.read_text())
+    assert told["state"] == "broken" and "is missing" in told["message"]
 
 
 def test_only_errors_of_the_learners_own_lines_are_told() -> None:

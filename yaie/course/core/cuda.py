@@ -235,15 +235,18 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     return None
 
 
+# What g++ says of an unknown name in a template.
+_UNKNOWN = re.compile(r"there are no arguments to ('\w+') that .* must be available( \S+)?")
+_NO_HELP = re.compile(r": In |use '-fpermissive'")
 _PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
 
 
 def first_error(said: str) -> str:
     """What a compiler says of the first error: many of those after it are its consequences."""
-    lines = [line for line in said.splitlines() if ": In " not in line]
+    said = _UNKNOWN.sub(r"\1 was not declared in this scope", said)
+    lines = [line for line in said.splitlines() if not _NO_HELP.search(line)]
     errors = [number for number, line in enumerate(lines) if ": error: " in line]
-    more = len(errors) - 1
-    if more > 0:
+    if (more := len(errors) - 1) > 0:
         lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
     if _PYTHON_LOOP.search("\n".join(lines)):
         lines.append("This is C++: for (int i = 0; i < n; ++i)")

@@ -7,6 +7,7 @@ import importlib.util
 import linecache
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -168,12 +169,18 @@ def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
         raise Broken(f"The {what} in {exercise.shown} is not what it was: {changed}. {restore}")
 
 
-def compile_early(exercise: Exercise, path: Path) -> None:
-    """Begin to compile a file of C++ in another thread, so that torch can be imported meanwhile.
-    `load` compiles the same, waits for it, and tells the errors."""
-    language = _language(exercise)
-    arguments = path.read_text(encoding="utf-8"), path, exercise.shown
-    Thread(target=language.compile_errors, args=arguments, daemon=True).start()
+def compile_early(exercise: Exercise, path: Path) -> Thread:
+    """Start compiling a file of C++ in another thread, while torch is imported. `load` asks for the
+    same build, and reports what is wrong with the file."""
+
+    def build() -> None:
+        with suppress(Broken):
+            text = read(exercise, path)
+            _language(exercise).compile_errors(text, path, exercise.shown)
+
+    thread = Thread(target=build, daemon=True)
+    thread.start()
+    return thread
 
 
 def describe(error: BaseException, exercise: Exercise, path: Path) -> str:

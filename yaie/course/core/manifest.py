@@ -221,7 +221,8 @@ def _at_hand(path: Path, line: str) -> tuple[str, str]:
 
 
 def find(exercise_id: str) -> Exercise:
-    """The exercise of this id; `UnknownExercise` names those that look like it."""
+    """The exercise of this id, "02.2" or "2.2"; `UnknownExercise` names those that look like it."""
+    exercise_id = _padded(exercise_id)
     for exercise in exercises():
         if exercise.id == exercise_id:
             return exercise
@@ -230,6 +231,7 @@ def find(exercise_id: str) -> Exercise:
 
 def select(which: str) -> list[Exercise]:
     """The exercises that `which` means: an id ("02.2"), a notebook ("02") or "all"."""
+    which = _padded(which)
     chosen = [e for e in exercises() if which in ("all", e.id, e.id[:2], e.notebook)]
     if not chosen:
         ids = [e.id for e in exercises()]
@@ -251,10 +253,12 @@ def _unknown(got: Any, known: list[str]) -> str:
     )
 
 
+def _padded(which: Any) -> Any:
+    """A name with its leading zero: 2.2 is 02.2."""
+    return re.sub(r"^(?=\d(\.|$))", "0", which) if isinstance(which, str) else which
+
+
 def _near(got: str, known: list[str]) -> list[str]:
-    """Ids that may be meant: the id with its leading zero, else similar ones of its notebook."""
-    padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
-    if padded in known:
-        return [padded]
-    close = difflib.get_close_matches(padded, known, n=len(known), cutoff=0.7)
-    return sorted(name for name in close if name[:2] == padded[:2])
+    """Ids that may be meant: similar ones of the same notebook."""
+    close = difflib.get_close_matches(got, known, n=len(known), cutoff=0.7)
+    return sorted(name for name in close if name[:2] == got[:2])

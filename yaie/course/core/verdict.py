@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -144,7 +145,20 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     _import(exercise)
     if exercise.is_cuda and not exercise.is_native:
         cuda.warm_up()
-    return _tried(exercise, path, seconds, lambda: judging.check(exercise, load(exercise, path)))
+    with warnings.catch_warnings(record=exercise.is_cuda) as said:
+        verdict = _tried(
+            exercise, path, seconds, lambda: judging.check(exercise, load(exercise, path))
+        )
+    if verdict.state != "fails" or not said:
+        return verdict
+    lines = path.read_text(encoding="utf-8").splitlines()
+    told = [
+        f"{exercise.shown}, line {w.lineno}: the compiler warns: {w.message}\n"
+        f"    {lines[w.lineno - 1].strip()}"
+        for w in said
+        if w.filename == str(path) and w.lineno <= len(lines)
+    ]
+    return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
 
 
 def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
@@ -239,9 +253,10 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     A loop inside a compiled call hears no alarm: the system ends the process, after twice the time
     because it counts all threads.
     """
-    if exercise.is_cuda:
-        compile_early(exercise, path)
+    building = compile_early(exercise, path) if exercise.is_cuda else None
     _import(exercise)
+    if building is not None:
+        building.join()
     signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
     verdict = _judge_here(exercise, path, seconds)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
