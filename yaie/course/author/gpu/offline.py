@@ -38,7 +38,7 @@ from yaie.model.tokenizer import Tokenizer
 
 REQUESTS, LEAST, MOST, WORDS = 256, 100, 1024, 10_000
 TEMPERATURE = 0.6
-STEP_TOKENS = 16_384  # per step of mini-sglang, as in its own benchmark of this workload
+STEP_TOKENS = 16_384  # at most, as in mini-sglang's own benchmark of this workload
 RESULT = "offline: "  # a process prints its JSON after this
 
 Workload = tuple[list[list[int]], list[int]]
@@ -162,7 +162,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["llama-8b"])
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--batched", type=int, default=8192, help="most tokens per step of ours")
+    parser.add_argument(
+        "--batched", type=int, default=STEP_TOKENS, help="most tokens per step of ours"
+    )
     parser.add_argument("--beside", action="store_true", help="measure mini-sglang, too")
     parser.add_argument("--engine", choices=ENGINES, help="measure this one, in this process")
     parser.add_argument("--output", type=files.output_path)
