@@ -11,7 +11,7 @@
 //           per KV head, or one for all heads if `per_head` is 0; positive; 1 if null
 // Owns      each thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`,
 //           for the query heads of a KV head, which are rows of a tile of 16; missing rows are
-//           zeros
+//           zeros; and every n-th token's result, if its context is empty
 // Moves     keys and values once, q, out and lse; and at most two partial states per warp
 // Reaches   0.88 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
 //           KV heads, head_dim 128, blocks of 16

@@ -31,7 +31,7 @@ MOST_SHAPES = 64  # how many shapes' views of the memory are kept
 # What is laid out: the shape, its requests, and how many tokens of each are in the radix cache.
 NOTHING: tuple[Shape | None, list[Request], np.ndarray] = (None, [], np.empty(0))
 
-# From logits to tokens, and the log-probabilities that some of the requests ask for.
+# From logits in float32 to tokens, and the log-probabilities that some of the requests ask for.
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
 
 
