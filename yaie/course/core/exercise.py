@@ -7,9 +7,7 @@ import importlib.util
 import linecache
 import sys
 import traceback
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -148,18 +146,11 @@ def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
             raise Broken(f"{exercise.shown} no longer defines {name}. {restore}")
 
 
-def _language(exercise: Exercise) -> ModuleType:
-    """The module that compiles the exercise's C++."""
-    if not exercise.is_native:
-        return cuda
-    from yaie.course.core import native
-
-    return native
-
-
 def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
     """Refuse a file of C++ that does not compile or lacks a launcher, or a function."""
-    language = _language(exercise)
+    from yaie.course.core import native
+
+    language = native if exercise.is_native else cuda
     if said := language.compile_errors(text, path, exercise.shown):
         raise Broken(f"The file does not compile.\n{said}")
     reference = (ROOT / exercise.source).read_text(encoding="utf-8")
@@ -167,20 +158,6 @@ def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
         restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
         what = "function" if exercise.is_native else "launcher"
         raise Broken(f"The {what} in {exercise.shown} is not what it was: {changed}. {restore}")
-
-
-def compile_early(exercise: Exercise, path: Path) -> Thread:
-    """Start compiling a file of C++ in another thread, while torch is imported. `load` asks for the
-    same build, and reports what is wrong with the file."""
-
-    def build() -> None:
-        with suppress(Broken):
-            text = read(exercise, path)
-            _language(exercise).compile_errors(text, path, exercise.shown)
-
-    thread = Thread(target=build, daemon=True)
-    thread.start()
-    return thread
 
 
 def describe(error: BaseException, exercise: Exercise, path: Path) -> str:

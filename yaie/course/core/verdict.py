@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import linecache
 import os
 import signal
 import subprocess
@@ -12,7 +13,9 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +24,6 @@ from yaie.course.core import cuda, progress
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
     Broken,
-    compile_early,
     describe,
     is_untouched,
     lacks_triton,
@@ -141,22 +143,23 @@ def _import(exercise: Exercise) -> None:
         gc.freeze()
 
 
-def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
+def _judge_here(
+    exercise: Exercise, path: Path, seconds: float, loaded: Callable[[], Any] | None = None
+) -> Verdict:
+    loaded = loaded or partial(load, exercise, path)
     _import(exercise)
     if exercise.is_cuda and not exercise.is_native:
         cuda.warm_up()
     with warnings.catch_warnings(record=exercise.is_cuda) as said:
-        verdict = _tried(
-            exercise, path, seconds, lambda: judging.check(exercise, load(exercise, path))
-        )
-    if verdict.state != "fails" or not said:
+        verdict = _tried(exercise, path, seconds, lambda: judging.check(exercise, loaded()))
+    if verdict.state != "fails":
         return verdict
-    lines = path.read_text(encoding="utf-8").splitlines()
+    linecache.checkcache(str(path))
     told = [
         f"{exercise.shown}, line {w.lineno}: the compiler warns: {w.message}\n"
-        f"    {lines[w.lineno - 1].strip()}"
-        for w in said
-        if w.filename == str(path) and w.lineno <= len(lines)
+        f"    {linecache.getline(w.filename, w.lineno).strip()}"
+        for w in said or ()
+        if w.filename == str(path)
     ]
     return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
 
@@ -253,12 +256,12 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     A loop inside a compiled call hears no alarm: the system ends the process, after twice the time
     because it counts all threads.
     """
-    building = compile_early(exercise, path) if exercise.is_cuda else None
+    loaded = None
+    if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
+        loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
     _import(exercise)
-    if building is not None:
-        building.join()
     signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
-    verdict = _judge_here(exercise, path, seconds)
+    verdict = _judge_here(exercise, path, seconds, loaded)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
     if verdict.picture is not None:
         _keep_picture(verdict.picture, answer.with_suffix(".png"))
