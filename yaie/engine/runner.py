@@ -117,16 +117,17 @@ class Runner:
         """
         shape = shape_of(step, ready, self.kv)
         self._lay_out(shape, step, ready, samples)
-        if shape.rows == len(ready):
-            return self.forward()
-        hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
-        score_prompts(step, hidden[len(ready) :], self.model.logits)
+        hidden = self._hidden()
+        if shape.rows > len(ready):
+            score_prompts(step, hidden[len(ready) :], self.model.logits)
         return self.model.lm_head(hidden[: len(ready)])
 
     def forward(self) -> torch.Tensor:
         """The logits of what is laid out, in the dtype in which the last product leaves them."""
-        hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
-        return self.model.lm_head(hidden)
+        return self.model.lm_head(self._hidden())
+
+    def _hidden(self) -> torch.Tensor:
+        return self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
 
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor) -> torch.Tensor:

@@ -54,10 +54,8 @@ def paged_attention_forward(
     context_lens: Tensor, cu_seqlens: Tensor, scale: float | None = None, *,
     backend: str = AUTO,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention of a ragged batch over the paged cache; see `reference.attention`.
-
-    On a GPU lengths are not checked; a query that sees no key gets zeros, its log-sum-exp is -inf.
-    """
+    """Attention of a ragged batch over the paged cache; see `reference.attention`. On a GPU lengths
+    are not checked; a query that sees no key gets zeros, and a log-sum-exp of -inf."""
     _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
     batch = context_lens.shape[0]
