@@ -46,8 +46,8 @@ struct Rows {
     }
 
     // Include a tile, of which the first `count` keys are seen. `scale` is positive and includes
-    // the factor log2(e). If `lower` is false, rows 8 to 15 are padding and
-    // their weights, half of all, are not computed.
+    // the factor log2(e). If `lower` is false, rows 8 to 15 are padding and their weights, half of
+    // all, are not computed.
     template <int TILE>
     __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale,
                                            bool lower = true) {
