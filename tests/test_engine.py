@@ -10,9 +10,10 @@ import contextlib
 import dataclasses
 import random
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from engines import check_whole, follow, interfere, leave_alone, recompute, run
@@ -27,8 +28,10 @@ from yaie.engine import graphs, inputs
 from yaie.engine import runner as runner_module
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
+from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.params import SamplingParams
 from yaie.engine.radix_node import RadixNode
+from yaie.engine.request import Request
 from yaie.engine.runner import StagingBuffer
 from yaie.engine.sampling import SamplingKernel
 from yaie.engine.scheduler import Step
@@ -850,31 +853,33 @@ def test_what_an_interrupt_left_half_laid_out_is_laid_out_anew(ahead, model, mon
 
 
 @given(data=st.data())
-def test_padding_is_shared_out_evenly(data):
-    """Shares differ by one at most."""
-    start, more = (data.draw(st.integers(0, 300)) for _ in "12")
-    num_sequences = data.draw(st.integers(1, 80))
-    ends = inputs._share_padding(start, start + more, num_sequences)
-    assert len(ends) == num_sequences and ends[-1] == start + more
-    shares = [b - a for a, b in pairwise([start, *ends])]
-    assert min(shares) >= 0
-    assert max(shares) <= min(shares) + 1
-
-
-@given(data=st.data())
-def test_padding_makes_no_sequence_too_long(data):
+def test_padding_is_sequences_of_one_token_and_a_last_one_with_the_rest(data):
     max_num_seqs, max_blocks = (data.draw(st.integers(1, 40)) for _ in "12")
     block_size, budget = data.draw(st.integers(1, 16)), data.draw(st.integers(max_num_seqs, 3000))
     sizes = graphs.shapes(max_num_seqs, max_blocks, block_size, budget)
-    sequences = data.draw(st.integers(1, max_num_seqs))
-    tokens = data.draw(st.integers(sequences, sequences * max_blocks * block_size))
-    step = graphs.Shape(tokens, sequences, data.draw(st.integers(0, sequences)), max_blocks)
-    shape = next((shape for shape in sizes if shape.holds(step)), None)
-    assert (shape is None) == (tokens > max(shape.tokens for shape in sizes))
-    if shape is not None and shape.sequences > sequences:
-        free = shape.sequences - sequences
-        ends = inputs._share_padding(tokens, shape.tokens, free)
-        assert max(b - a for a, b in pairwise([tokens, *ends])) <= max_blocks * block_size
+    lengths = data.draw(st.lists(st.integers(1, max_blocks * block_size), max_size=max_num_seqs))
+    wanted = graphs.Shape(sum(lengths), len(lengths), len(lengths), max_blocks)
+    shape = next((shape for shape in sizes if shape.holds(wanted)), None)
+    assert (shape is None) == (sum(lengths) > max(shape.tokens for shape in sizes))
+    if shape is None:
+        return
+    requests = [Request(str(i), [7] * length) for i, length in enumerate(lengths)]
+    step = Step()
+    kv = KVCacheManager(4000, block_size, 1, 8, torch.float32, 1, "cpu")
+    for request in requests:
+        step.add(request, len(request.token_ids))
+        kv.allocate_blocks(request.request_id, len(request.token_ids), [])
+    memory = torch.full((shape.nbytes,), 0x55, dtype=torch.uint8)
+    fields = {name: view.numpy() for name, view in shape.views(memory).items()}
+    inputs.write_batch(fields, step, requests, kv, max_num_seqs)
+    counts, number = np.diff(fields["cu_seqlens"]).tolist(), len(lengths)
+    assert fields["cu_seqlens"][0] == 0 and sum(counts) == shape.tokens
+    assert counts[:number] == lengths and min(counts) >= 0
+    assert max(counts[number:-1], default=0) <= 1
+    assert fields["context_lens"].tolist() == lengths + [0] * (shape.sequences - number)
+    assert set(fields["slot_mapping"][sum(lengths) :]) <= {-1}
+    if shape.is_decode:
+        assert set(counts) == {1}
 
 
 def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypatch, capsys):
@@ -901,10 +906,8 @@ def test_sizes_of_graphs():
 
     decode = [(n, n, n) for n in (1, 2, 4, 8, 16, 20)]
     assert sizes(20, 128, 4, 40) == decode + [(n, 21, 20) for n in (16, 32, 40)]
-    # A sequence has at most 128 tokens; between 1,536 and 2,048, padding has room for 512.
-    short = sizes(20, 8, 16, 10**6)
-    assert short == decode + [(n, 24, 20) for n in graphs.PROMPT_TOKENS]
-    assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3)  # a longer step there is not
+    assert sizes(20, 8, 16, 10**6) == decode + [(n, 21, 20) for n in graphs.PROMPT_TOKENS]
+    assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 4, 3)  # a longer step there is not
     assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8)
     assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 

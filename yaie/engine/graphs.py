@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,17 +60,6 @@ class Graph:
         return self.tokens
 
 
-def most_sequences(max_num_seqs: int, max_length: int) -> int:
-    """How many sequences a graph with parts of prompts has: one for each request, and enough
-    padding sequences to hold the tokens that are left over, from one size to the next.
-
-    Args:
-        max_length: the most tokens of a sequence.
-    """
-    left_over = max(larger - smaller for smaller, larger in pairwise((0, *PROMPT_TOKENS)))
-    return max_num_seqs + -(-left_over // max_length)
-
-
 def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int) -> list[Shape]:
     """The sizes that are captured, the smallest first.
 
@@ -85,11 +73,10 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
     """
     sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
     decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
-    max_length = max_blocks * block_size
-    most_tokens = min(most_tokens, max_num_seqs * max_length, PROMPT_TOKENS[-1])
+    most_tokens = min(most_tokens, max_num_seqs * max_blocks * block_size, PROMPT_TOKENS[-1])
     tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens}
-    sequences = most_sequences(max_num_seqs, max_length)
-    return decode + [Shape(n, sequences, max_num_seqs, max_blocks) for n in sorted(tokens)]
+    others = (max_num_seqs + 1, max_num_seqs, max_blocks)  # at least one sequence is padding
+    return decode + [Shape(n, *others) for n in sorted(tokens)]
 
 
 def why_not_captured(model: Llama) -> str | None:

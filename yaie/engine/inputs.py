@@ -150,8 +150,9 @@ def write_batch(
     """Lay out the requests of a step, one after the other, in the fields of a `Shape`; also how the
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
-    If the shape has room for more, the rest is padding: sequences that share the tokens left over.
-    Their keys and values are not stored, and their contexts are empty: attention reads nothing.
+    If the shape has room for more, the rest is padding: sequences of one token, and a last one with
+    all that is left. Their keys and values are not stored, and attention reads nothing for them:
+    their contexts are empty.
     """
     tokens, shifts, slots, logit_rows, scored_rows = [], [], [], [], []
     lengths, starts = [], [0]
@@ -174,7 +175,9 @@ def write_batch(
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
     positions = np.arange(len(tokens)) + np.repeat(shifts, np.diff(starts)).astype(np.int64)
-    starts += _share_padding(len(tokens), len(sources), len(tables) - len(lengths))
+    first, end = len(tokens) + 1, len(sources)
+    starts += [min(first + i, end) for i in range(len(tables) - len(lengths))]
+    starts[-1] = end
     fields["cu_seqlens"][:] = starts
     _fill(fields["context_lens"], lengths, 0)
     _fill(fields["token_ids"], tokens, 0)
@@ -212,15 +215,6 @@ def write_next_tokens(
     fields["sources"][:count] = [request.row for request in requests]
     fields["positions"][:count] = positions
     fields["context_lens"][:count] = positions + 1
-
-
-def _share_padding(start: int, end: int, num_sequences: int) -> list[int]:
-    """Divide the tokens from `start` to `end` evenly among the padding sequences.
-
-    Returns where each sequence ends. `_share_padding(5, 8, 2)` is `[6, 8]`: a sequence of token 5,
-    and one of 6 and 7.
-    """
-    return [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
 
 
 def _fill(field: np.ndarray, values: Sequence[float], rest: float) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from yaie.engine.config import EngineConfig
-from yaie.engine.graphs import Graph, capture, most_sequences, shapes
+from yaie.engine.graphs import Graph, capture, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_next_tokens
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.logprobs import score_prompts
@@ -71,9 +71,9 @@ class Runner:
         self.max_blocks = max_blocks = blocks_needed(max_model_len, kv.block_size)
         max_num_tokens = max_num_seqs + max(config.max_num_batched_tokens, max_model_len)
         device = kv.key_pools[0].device
-        sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
         most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
-        size = 8 * max_num_seqs + Shape(max_num_tokens, sequences, most_rows, max_blocks).nbytes
+        largest = Shape(max_num_tokens, max_num_seqs + 1, most_rows, max_blocks)
+        size = 8 * max_num_seqs + largest.nbytes
         memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
         sampled, fields = memory.tensor_split([8 * max_num_seqs])
         self._sampled = sampled.view(torch.int64)
