@@ -14,9 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import aiohttp
+from yarl import URL
 
 from yaie.bench.load import Trace
+
+IDLE = 5.0  # seconds after which a connection is not used again: the server may be closing it
 
 
 class ClientError(RuntimeError):
@@ -56,28 +59,26 @@ class Client:
     def __init__(
         self, url: str, model: str, api_key: str | None = None, timeout: float = 300.0
     ) -> None:
-        self.url, self.model = httpx.URL(url), model
+        self.url, self.model, self._timeout = URL(url), model, timeout
         if self.url.scheme != "http" or not self.url.host:
             raise ValueError(f"url must look like http://127.0.0.1:8000, got {url!r}")
-        self._options = {
-            "base_url": url,
-            "headers": {"Accept-Encoding": "identity"}
-            | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            "timeout": timeout,
-            "trust_env": False,  # no proxy stands between
-            "verify": False,  # the server speaks plain HTTP: load no certificates
-        }
-        self._is_open = False
-        self._idle: list[httpx.AsyncClient] = []
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Client:
-        self._is_open = True
+        self._session = self._connect()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._is_open = False
-        while self._idle:
-            await self._idle.pop().aclose()
+        session, self._session = self._session, None
+        await session.close()
+
+    def _connect(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE),
+            headers=self._headers | {"Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_read=self._timeout),
+        )
 
     async def stream(
         self,
@@ -120,30 +121,29 @@ class Client:
     async def get(self, path: str) -> str:
         """The body of a page of the server."""
         async with self._ask("GET", path) as response:
-            return (await response.aread()).decode()
+            return await response.text()
 
     @asynccontextmanager
-    async def _ask(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
+    async def _ask(
+        self, method: str, path: str, **what: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that has begun. Raises ClientError if it is an error, or breaks off."""
-        # One httpx client per connection: a client searches all its connections at each request.
-        http = self._idle.pop() if self._idle else httpx.AsyncClient(**self._options)
+        session = self._session or self._connect()
         try:
-            async with http.stream(method, path, **what) as response:
-                if response.status_code != 200:
-                    said = (await response.aread()).decode(errors="replace")
-                    error = Refused if response.status_code == 429 else ClientError
-                    raise error(f"{response.status_code} {response.reason_phrase}: {said}")
+            async with session.request(method, self.url / path[1:], **what) as response:
+                if response.status != 200:
+                    said = (await response.read()).decode(errors="replace")
+                    error = Refused if response.status == 429 else ClientError
+                    raise error(f"{response.status} {response.reason}: {said}")
                 yield response
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            where = f"{self.url.host} port {self.url.port or 80}"
+        except aiohttp.ClientConnectorError as error:
+            where = f"{self.url.host} port {self.url.port}"
             raise ClientError(f"no server answers at {where}: {error}") from error
-        except httpx.HTTPError as error:
+        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
             raise ClientError(f"the answer broke off: {error or 'nothing came'}") from error
         finally:
-            if self._is_open:
-                self._idle.append(http)
-            else:
-                await http.aclose()
+            if session is not self._session:
+                await session.close()
 
     def _note(self, event: dict[str, Any], answer: Answer) -> None:
         if "error" in event:
@@ -206,11 +206,11 @@ def open_loop(
     return asyncio.run(run())
 
 
-async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """The data of server-sent events, as they come. The answer is read to its end, so that its
     connection can be used again."""
     begun, done = b"", False
-    async for piece in response.aiter_raw():
+    async for piece in response.content.iter_any():
         *lines, begun = (begun + piece).split(b"\n")  # a text may hold other ends of lines: U+2028
         for line in lines:
             if line.startswith(b"data: [DONE]"):
