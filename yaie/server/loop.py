@@ -26,6 +26,7 @@ from yaie.engine.threads import return_freed_memory
 from yaie.server import wire
 
 PATIENCE = 5.0  # seconds for the last step to end
+LISTENING = 1e-4  # seconds for which the thread that computes may keep the other from listening
 
 log = logging.getLogger("yaie.server")
 
@@ -175,6 +176,7 @@ def main(
 ) -> None:
     """Make an engine, and run it until the server at the other end of a pipe ends."""
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server hears it, and ends this process
+    sys.setswitchinterval(LISTENING)
     loop = Loop(Connection(handle))
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
