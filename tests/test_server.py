@@ -501,9 +501,12 @@ def test_other_paths_are_told_what_there_is(http):
 
 
 def test_other_methods_are_refused(http):
-    answer = http.put("/health")
-    assert answer.status_code == 405
-    assert answer.json()["error"]["message"]
+    for method, path, allowed in ("PUT", "/health", "GET"), ("GET", "/v1/completions", "POST"):
+        answer = http.request(method, path)
+        assert answer.status_code == 405 and answer.headers["allow"] == allowed
+        error = answer.json()["error"]
+        assert error["message"] == f"{path!r} takes {allowed}, not {method}"
+        assert error["type"] == "invalid_request_error"
 
 
 def test_a_key_is_demanded_where_one_is_set(untied_model):

@@ -60,10 +60,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
-        message = str(error.detail)
+        message, path = str(error.detail), request.scope["path"]
         if error.status_code == HTTPStatus.NOT_FOUND:
             paths = dict.fromkeys(r.path_format for r in app.routes if isinstance(r, APIRoute))
-            message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
+            message = f"nothing is at {path!r}: ask for {', '.join(paths)}"
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            message = f"{path!r} takes {error.headers['Allow']}, not {request.method}"
         response = ApiError(error.status_code, message).response()
         response.headers.update(error.headers or {})
         return response
