@@ -343,8 +343,17 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
     assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
     assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=256)
     monkeypatch.setattr("yaie.chat.load", lambda model, **options: pytest.fail("loaded before"))
-    refused = CliRunner().invoke(cli.app, ["chat", "--temperature", "-1"])
-    assert isinstance(refused.exception, ValueError) and "temperature" in str(refused.exception)
+    for option, value in ("temperature", "-1"), ("exercise", "99.9"):
+        refused = invoke("chat", f"--{option}", value)
+        assert isinstance(refused.exception, ValueError) and option in str(refused.exception)
+
+
+@pytest.mark.parametrize("command", ["chat", "serve"])
+def test_a_model_given_as_an_option_is_said_to_be_an_argument(invoke, command):
+    for words in ["--model", "org/name"], ["other", "--model=org/name"]:
+        told = invoke(command, *words)
+        assert told.exit_code == 2 and "--model" not in invoke(command, "--help").output
+        assert told.output.endswith(f"argument, not an option: root {command} org/name\n")
 
 
 def test_bench_engine_names_its_sections(invoke):

@@ -20,6 +20,7 @@ from yaie.bench.commands import DEFAULT_MODEL, Backend, CacheDtype, Device, Dtyp
 from yaie.bench.commands import app as bench_app
 from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.core.commands import app as course_app
+from yaie.course.core.plug import check_ids
 from yaie.engine.threads import share_processors
 
 app = typer.Typer(
@@ -32,8 +33,17 @@ app = typer.Typer(
 Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
 Exercises = Annotated[bool, Option("--exercises", help="Use your code for all passing exercises.")]
 OneExercise = Annotated[
-    list[str] | None, Option(metavar="ID", help="Use your code for this exercise; repeatable.")
+    list[str] | None,
+    Option(metavar="ID", callback=check_ids, help="Use your code for this exercise; repeatable."),
 ]
+
+
+def refuse_model_option(context: typer.Context, name: str | None) -> None:
+    if name is not None:
+        context.fail(f"the model is an argument, not an option: {context.command_path} {name}")
+
+
+NoModelOption = Annotated[str | None, Option("--model", hidden=True, callback=refuse_model_option)]
 
 
 def least(number: int, help: str, default: str | bool = True) -> OptionInfo:
@@ -105,6 +115,7 @@ def chat(
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
+    no_model: NoModelOption = None,
 ) -> None:
     """Talk with the model in the terminal."""
     from yaie.chat import Chat, load
@@ -170,12 +181,9 @@ def serve(
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
+    no_model: NoModelOption = None,
 ) -> None:
-    """Serve the model over HTTP, in the form of OpenAI's API.
-
-    Other users see a key on the command line in the list of processes, but not one in
-    --api-key-file or in the environment variable YAIE_API_KEY.
-    """
+    """Serve the model over HTTP, in the form of OpenAI's API."""
     from yaie.engine.config import OPTIONS, EngineConfig
     from yaie.engine.sending import check_launched, launched_ranks
     from yaie.model.pull import model_name
@@ -199,24 +207,15 @@ def serve(
         from yaie.engine.start import start_engine
 
         start_engine(model, config, exercise or exercises or None)  # and exit when rank 0's ends
+    settings = Settings(
+        name or model_name(model), api_key, max_queued=max_queued, max_tokens=max_tokens,
+        allowed_hosts=tuple(allowed_host) if allowed_host else None, access_log=access_log,
+        max_connections=max_connections,
+    )  # fmt: skip
     run(
-        model,
-        Settings(
-            name or model_name(model),
-            api_key,
-            max_queued=max_queued,
-            max_tokens=max_tokens,
-            allowed_hosts=tuple(allowed_host) if allowed_host else None,
-            access_log=access_log,
-            max_connections=max_connections,
-        ),
-        config,
-        host=host,
-        port=port,
-        shutdown_timeout=shutdown_timeout,
-        exercises=exercise or exercises or None,
-        restart=restart,
-    )
+        model, settings, config, host=host, port=port, shutdown_timeout=shutdown_timeout,
+        exercises=exercise or exercises or None, restart=restart,
+    )  # fmt: skip
 
 
 app.add_typer(bench_app, name="bench")

@@ -44,6 +44,13 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
     return Parts(**parts, operators=operators, report=report)
 
 
+def check_ids(ids: list[str] | None) -> list[str] | None:
+    """The ids; raises ValueError, as `learner_parts` does later, but before anything is loaded."""
+    if ids:
+        _wanted(ids)
+    return ids
+
+
 def _wanted(ids: Sequence[str] | None) -> list[Exercise]:
     """The exercises, or those of them, that an engine can be built with."""
     fitting = [e for e in exercises() if e.part or e.operator]
