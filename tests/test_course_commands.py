@@ -204,10 +204,22 @@ def test_watch_goes_past_what_passes_and_waits_for_a_missing_file() -> None:
     assert "yaie reset 00.1" in said[1] and "passed" in said[2]
     following = exercises()[1]
     said = watched(["q"], FIRST)
-    assert said[0] == (
-        f"00.1 passes already; now watching {following.id}. Changes to 00.1 are not checked."
-    )
-    assert said[1].strip().startswith(f"Watching {following.shown}.")
+    assert said[0].strip().startswith(f"Watching {FIRST.shown}.") and "passed" in said[1]
+    assert said[2].strip().startswith(f"Watching {following.shown}.")
+
+
+def test_watch_turns_to_the_exercise_that_is_saved() -> None:
+    other = exercises()[5]
+    save = lambda: learner_path(other).write_text("")  # noqa: E731
+    heads = [text.strip().splitlines()[0] for text in watched([None, save, "h", "q"])]
+    assert heads[0].startswith(f"Watching {FIRST.shown}.") and heads[1].startswith("00.1")
+    assert heads[2].startswith(f"Watching {other.shown}.") and heads[3].startswith(other.id)
+    assert heads[4].startswith(f"Hint 1 of 3 for {other.id}") and len(heads) == 5
+
+
+def test_watch_ends_where_nothing_is_left_to_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "exercises", lambda: (FIRST,))
+    assert watched([solve])[-1] == watched([])[-1] == "Every exercise is solved."
 
 
 def test_watch_reads_keys_from_a_terminal(folders: Path) -> None:

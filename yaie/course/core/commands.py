@@ -150,10 +150,10 @@ def status(
 def watch(
     exercise_id: Annotated[
         str | None,
-        typer.Argument(metavar="[NN.k]", help="Begin with this one, not with the next unsolved."),
+        typer.Argument(metavar="[NN.k]", help="Begin with this one, not with the first unsolved."),
     ] = None,
 ) -> None:
-    """Check whenever you save; after a pass, take the next exercise."""
+    """Check whichever exercise you save; after a pass, take the next unsolved one."""
     exercise = None if exercise_id is None else _one(exercise_id)
     with keys() as read_key:
         Watch(say=typer.echo, read_key=read_key).run(exercise)

@@ -72,13 +72,6 @@ def next_hint(exercise: Exercise, tier: int | None, solution: str | None = None)
     )
 
 
-def watches_another(asked: Exercise, following: Exercise) -> str:
-    return (
-        f"{asked.id} passes already; now watching {following.id}. "
-        f"Changes to {asked.id} are not checked."
-    )
-
-
 WHOSE = {  # of an exercise, whose code is used and why
     "runs": "yours, it passes its check.",
     "computes": "yours, it computes {0}.",

@@ -1,4 +1,4 @@
-"""`yaie watch`: check an exercise whenever its file is saved."""
+"""`yaie watch`: check whichever exercise is saved."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from yaie.course.core import progress, tell
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.manifest import Exercise, exercises
 from yaie.course.core.verdict import judge
 
-SECONDS = 0.3  # between two looks at the file
+SECONDS = 0.3  # between two looks at the files
 
 ReadKey = Callable[[float], str]  # waits that long for a key; "" if none came
 
@@ -31,35 +32,30 @@ class Watch:
         self.read_key = read_key
 
     def run(self, exercise: Exercise | None = None) -> None:
-        """Watch from `exercise` on, until everything passes or `q` is pressed."""
-        if exercise is not None and judge(exercise).state == "passes":
-            following = next_unsolved(after=exercise)
-            if following is not None:
-                self.say(tell.watches_another(exercise, following))
-                exercise = following
-        exercise = exercise or next_unsolved()
-        while exercise is not None and self._until_passed(exercise):
-            exercise = next_unsolved(after=exercise)
-            if exercise is None:
-                self.say("Every exercise is solved.")
-
-    def _until_passed(self, exercise: Exercise) -> bool:
-        """Check after every save; True once it passes, False if the learner quits."""
-        self.say(f"\nWatching {exercise.shown}. Keys: h for a hint, q to quit.")
-        seen = "never"
-        while True:
-            stamp = _stamp(exercise)
-            if stamp != seen:
-                seen = stamp
-                verdict = judge(exercise)
-                self.say(tell.verdict(exercise, verdict, hint="press h"))
+        """Check `exercise`, by default the first that does not pass, then whichever is saved, and
+        after a pass the next that does not, until all pass or `q` is pressed."""
+        watched, stamps = None, _stamps()
+        due = exercise or next_unsolved()  # to be checked now
+        while due is not None or watched is not None:
+            if due is not None:
+                if due is not watched:
+                    self.say(f"\nWatching {due.shown}. Keys: h for a hint, q to quit.")
+                watched, verdict = due, judge(due)
+                self.say(tell.verdict(watched, verdict, hint="press h"))
                 if verdict.state == "passes":
-                    return True
+                    due, watched = next_unsolved(after=watched), None
+                    continue
             key = self.read_key(SECONDS)
             if key == "q":
-                return False
+                return
             if key == "h":
-                self.say(tell.next_hint(exercise, progress.take_hint(exercise)))
+                self.say(tell.next_hint(watched, progress.take_hint(watched)))
+            before, stamps = stamps, _stamps()
+            saved = [
+                e for e, now, then in zip(exercises(), stamps, before, strict=True) if now != then
+            ]
+            due = watched if watched in saved else next(iter(saved), None)
+        self.say("Every exercise is solved.")
 
 
 def next_unsolved(after: Exercise | None = None) -> Exercise | None:
@@ -71,9 +67,14 @@ def next_unsolved(after: Exercise | None = None) -> Exercise | None:
     return next((e for e in order if judge(e).state != "passes"), None)
 
 
-def _stamp(exercise: Exercise) -> tuple[int, int] | None:
+def _stamps() -> list[tuple[int, int] | None]:
+    """Of each exercise's file when it was saved, in ns, and its bytes; None without a file."""
+    return [_stamp(learner_path(exercise)) for exercise in exercises()]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = learner_path(exercise).stat()
+        found = path.stat()
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size
