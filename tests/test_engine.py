@@ -793,38 +793,51 @@ class CopiedBuffer(StagingBuffer):
         self.device[: shape.nbytes] = self.host[: shape.nbytes]
 
 
-def test_the_next_tokens_are_laid_out_as_a_whole_step_is(untied_model, tokenizer, monkeypatch):
-    """Even if two requests generate the same tokens, and one continues in the other's blocks. How
-    tokens are chosen is copied from the other buffer; padding is greedy."""
+def test_what_is_copied_from_the_last_step_is_what_would_be_written(
+    untied_model, tokenizer, monkeypatch
+):
+    """Even if two requests generate the same tokens, and one continues in the other's blocks; if
+    requests end, and prompts, whole or in chunks, come between; and if there is one buffer only."""
     model = load_model(untied_model, backends={"reshape_and_cache": "cuda"})
     monkeypatch.setattr(model, "_check", lambda *_: None)
-    engine = make(model, tokenizer, block_size=4, overlap=True)
-    runner, seen = engine.runner, []
-    runner._staging = [CopiedBuffer(runner._staging[0].host) for _ in range(2)]
-    sizes = graphs.shapes(16, runner.max_blocks, 4, 48)
-    runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
-    write_next = inputs.write_next_tokens
+    write, write_next, copied, seen = inputs.write_batch, inputs.write_next_tokens, [], []
 
-    def compared(fields, last, requests, kept, kv):
-        write_next(fields, last, requests, kept, kv)
-        step = Step(list(requests), {request.request_id: 1 for request in requests})
+    def counted(now, last, kv):
+        copied.append(write_next(now, last, kv))
+        return copied[-1]
+
+    def compared(fields, step, ready, kv, num_sampled, last=None):
+        copied.clear()
+        laid_out = write(fields, step, ready, kv, num_sampled, last)
         whole = {name: field.copy() for name, field in fields.items()}
-        inputs.write_batch(whole, step, requests, kv, runner.max_num_seqs)
-        for name, field in whole.items():
-            real = slice(len(requests) if name in ("token_ids", "uniform") else None)
-            assert field[real].tolist() == fields[name][real].tolist(), name
-        seen.append((len(requests), bool((kept[0] != kept[1]).any())))
+        write(whole, step, ready, kv, num_sampled)
+        for name in whole.keys() - {"uniform"}:  # written later
+            assert whole[name].tolist() == fields[name].tolist(), name
+        seen.append((len(last.requests) if last else 0, len(step.scheduled), sum(copied)))
+        return laid_out
 
-    monkeypatch.setattr(runner_module, "write_next_tokens", compared)
-    for top_k, prompt in enumerate(([5, 6, 7], [5, 6, 7], [9] * 9)):
-        engine.add_request(
-            prompt, dataclasses.replace(greedy(30), top_k=top_k, top_p=0.9, min_p=0.1)
-        )
-        for _ in range(9):
-            engine.step()
-    run(engine)
-    assert {count for count, _ in seen} == {1, 2, 3} and any(moved for _, moved in seen)
-    check_whole(engine)
+    monkeypatch.setattr(inputs, "write_next_tokens", counted)
+    monkeypatch.setattr(runner_module, "write_batch", compared)
+    for num_buffers, has_graphs in ((1, False), (1, True), (2, True)):
+        options = {"max_num_seqs": 5, "max_num_batched_tokens": 16}
+        engine = make(model, tokenizer, block_size=4, overlap=True, **options)
+        runner, host = engine.runner, engine.runner._staging[0].host
+        if num_buffers == 2:
+            runner._staging = [CopiedBuffer(host) for _ in range(2)]
+        sizes = graphs.shapes(5, runner.max_blocks, 4, 48)
+        runner.graphs = [PretendedGraph(runner, shape) for shape in sizes if has_graphs]
+        prompts = [5, 6, 7], [5, 6, 7], [9] * 9, [8] * 21, [5] * 2, [3] * 14
+        for top_k, prompt in enumerate(prompts):
+            params = dataclasses.replace(greedy(24 - 4 * top_k), top_k=top_k, top_p=0.9, min_p=0.1)
+            engine.add_request(prompt, params)
+            for _ in range(3):
+                engine.step()
+        run(engine)
+        check_whole(engine)
+    assert {count for _, _, count in seen} == {0, 1, 2, 3, 4, 5}
+    assert any(before == now == count > 2 for before, now, count in seen)
+    assert any(before > now == count > 1 for before, now, count in seen)  # one has ended
+    assert any(now > count > 1 for _, now, count in seen)  # a prompt came
 
 
 def test_what_an_interrupt_left_half_laid_out_is_laid_out_anew(ahead, model, monkeypatch):

@@ -41,6 +41,7 @@ from yaie.engine.scheduler import Step
 from yaie.model.batch import Batch
 
 Fields = Mapping[str, np.ndarray]  # see `Shape.fields`
+OPTIONS = (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0))  # with those of padding
 
 
 @dataclass(frozen=True)
@@ -144,79 +145,102 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
+@dataclass
+class LaidOut:
+    """A step as it was laid out.
+
+    Attributes:
+        requests: in the order of the batch.
+        kept: int `[requests]`, how many tokens of each were in the radix cache.
+    """
+
+    fields: Fields
+    requests: Sequence[Request]
+    kept: np.ndarray
+
+
 def write_batch(
-    fields: Fields, step: Step, ready: Sequence[Request], kv: KVCacheManager, num_sampled: int
-) -> None:
+    fields: Fields, step: Step, ready: Sequence[Request], kv: KVCacheManager, num_sampled: int,
+    last: LaidOut | None = None,
+) -> LaidOut:  # fmt: skip
     """Lay out the requests of a step, one after the other, in the fields of a `Shape`; also how the
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences of one token, and a last one with
     all that is left. Their keys and values are not stored, and attention reads nothing for them:
     their contexts are empty.
+
+    Args:
+        last: the step before, in which the requests in front may have had their last token. What is
+            known of them is copied from there.
     """
-    tokens, shifts, slots, logit_rows, scored_rows = [], [], [], [], []
-    lengths, starts = [], [0]
-    sources, tables = fields["sources"], fields["block_tables"]
-    sources[:] = np.arange(num_sampled, num_sampled + len(sources))
-    tables.fill(0)
-    for i, request in enumerate(step.scheduled):
-        start = request.num_computed_tokens
+    requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
+    laid_out = LaidOut(fields, requests, np.array([r.num_kept_tokens for r in requests]))
+    count = 0 if last is None else write_next_tokens(laid_out, last, kv)
+    sources[count:] = np.arange(num_sampled + count, num_sampled + len(sources))
+    tables[count:] = 0
+    tokens, positions, slots, lengths, starts = [], [], [], [], [count]
+    logit_rows, scored_rows = [], []
+    for i, request in enumerate(requests[count:], count):
+        start, first = request.num_computed_tokens, starts[-1]
         end = start + step.num_tokens[request.request_id]
-        scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
-        shifts.append(start - len(tokens))
+        scored_rows += range(first, first + request.num_scored(end - start))
+        positions += range(start, end)
         tokens += request.token_ids[start:end]
         slots += kv.slot_mapping(request.request_id, start, end)
         table = kv.block_tables[request.request_id]
         tables[i, : len(table)] = table
         lengths.append(end)
-        starts.append(len(tokens))
+        starts.append(count + len(tokens))
         if end == len(request.token_ids):
-            logit_rows.append(len(tokens) - 1)
+            logit_rows.append(starts[-1] - 1)
         if tokens[-1] == PENDING:
-            sources[len(tokens) - 1] = request.row
-    positions = np.arange(len(tokens)) + np.repeat(shifts, np.diff(starts)).astype(np.int64)
-    first, end = len(tokens) + 1, len(sources)
-    starts += [min(first + i, end) for i in range(len(tables) - len(lengths))]
+            sources[starts[-1] - 1] = request.row
+    padding, end = range(1, len(tables) - len(requests) + 1), len(sources)
+    starts += [min(starts[-1] + i, end) for i in padding]
     starts[-1] = end
-    fields["cu_seqlens"][:] = starts
-    _fill(fields["context_lens"], lengths, 0)
-    _fill(fields["token_ids"], tokens, 0)
-    _fill(fields["positions"], positions, 0)
-    _fill(fields["slot_mapping"], slots, -1)
-    _fill(fields["logit_rows"], logit_rows + scored_rows, 0)
-    for name, rest in (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0)):
-        _fill(fields[name], [getattr(request.params, name) for request in ready], rest)
+    fields["cu_seqlens"][:] = [*range(count), *starts]
+    fields["logit_rows"][:count] = range(count)
+    written = [
+        ("context_lens", lengths, 0), ("token_ids", tokens, 0), ("positions", positions, 0),
+        ("slot_mapping", slots, -1), ("logit_rows", logit_rows + scored_rows, 0),
+    ]  # fmt: skip
+    written += [(n, [getattr(r.params, n) for r in ready[count:]], rest) for n, rest in OPTIONS]
+    for name, values, rest in written:
+        end = count + len(values)
+        fields[name][count:end], fields[name][end:] = values, rest
+    return laid_out
 
 
-def write_next_tokens(
-    fields: Fields, last: Fields, requests: Sequence[Request], kept: np.ndarray, kv: KVCacheManager
-) -> None:
-    """Write what `write_batch` would, if the requests of the last step decode again, in its rows.
+def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
+    """Write the rows of the requests in front whose newest token the last step computes, and return
+    how many they are. Both steps may be in the same memory.
 
-    Args:
-        last: the fields of the last step; most values are copied from them.
-        kept: int `[2, requests]`, how many tokens of each the radix cache held in that step, and
-            holds now. The blocks of those that it held then have not changed.
+    The blocks of a request's tokens that the radix cache held in the last step have not changed.
     """
-    for name, field in fields.items():
-        field[:] = last[name]
-    count, size, slots = len(requests), kv.block_size, fields["slot_mapping"]
-    positions = np.array([request.num_computed_tokens for request in requests])
-    slots[:count] += 1
-    is_next = positions == last["positions"][:count] + 1
-    moved = (kept[0] != kept[1]) | (positions % size == 0) | ~is_next
-    firsts = np.where(is_next, kept[0] // size, 0)
+    fields, before, size = now.fields, last.fields, kv.block_size
+    places, rows = {request: i for i, request in enumerate(last.requests)}, []
+    if before["block_tables"].shape[1] == fields["block_tables"].shape[1]:
+        for request in now.requests:
+            if not request.num_pending or request not in places:
+                break
+            rows.append(places[request])
+    count, requests = len(rows), now.requests[: len(rows)]
+    newest = before["cu_seqlens"][[row + 1 for row in rows]] - 1
+    positions = np.array([request.num_computed_tokens for request in requests], np.int64)
+    if not rows or (positions != before["positions"][newest] + 1).any():  # that step has failed
+        return 0
+    slots, tables = before["slot_mapping"][newest] + 1, before["block_tables"][rows]
+    sources, kept = [request.row for request in requests], last.kept[rows]
+    options = {name: before[name][sources] for name, _ in OPTIONS}
+    moved = (kept != now.kept[:count]) | (positions % size == 0)
     for i in moved.nonzero()[0].tolist():
-        request, start, first = requests[i], int(positions[i]), int(firsts[i])
+        request, start, first = requests[i], int(positions[i]), int(kept[i]) // size
         table = kv.block_tables[request.request_id]
-        fields["block_tables"][i, first : len(table)] = table[first:]
+        tables[i, first : len(table)] = table[first:]
         slots[i] = kv.slot_mapping(request.request_id, start, start + 1)[0]
-    fields["token_ids"][:count] = PENDING
-    fields["sources"][:count] = [request.row for request in requests]
-    fields["positions"][:count] = positions
-    fields["context_lens"][:count] = positions + 1
-
-
-def _fill(field: np.ndarray, values: Sequence[float], rest: float) -> None:
-    field[: len(values)] = values
-    field[len(values) :] = rest
+    values = {"block_tables": tables, "slot_mapping": slots, "positions": positions, **options}
+    values |= {"sources": sources, "token_ids": PENDING, "context_lens": positions + 1}
+    for name, value in values.items():
+        fields[name][:count] = value
+    return count

@@ -18,7 +18,7 @@ import torch
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.graphs import Graph, capture, shapes
-from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_next_tokens
+from yaie.engine.inputs import Inputs, LaidOut, Shape, shape_of, write_batch
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.logprobs import score_prompts
 from yaie.engine.request import Request
@@ -28,8 +28,6 @@ from yaie.model.llama import Llama
 from yaie.ops import operators
 
 MOST_SHAPES = 64  # how many shapes' views of the memory are kept
-# What is laid out: the shape, its requests, and how many tokens of each are in the radix cache.
-NOTHING: tuple[Shape | None, list[Request], np.ndarray] = (None, [], np.empty(0))
 
 # From logits in float32 to tokens, and the log-probabilities that some of the requests ask for.
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
@@ -82,7 +80,7 @@ class Runner:
         else:
             self._staging = [StagingBuffer(fields)]
         self._inputs = lru_cache(MOST_SHAPES)(lambda shape: Inputs(shape, memory, max_num_seqs))
-        self._laid_out = NOTHING
+        self._laid_out: LaidOut | None = None
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self, most_tokens: int) -> None:
@@ -171,16 +169,9 @@ class Runner:
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:
         """Write a step's inputs and bring them to the device."""
         self._staging.reverse()  # the GPU may not have read the other buffer yet
-        fields, requests = self._staging[0].open(shape), step.scheduled
-        kept = np.array([request.num_kept_tokens for request in requests])
-        last, self._laid_out = self._laid_out, NOTHING  # in case it is interrupted
-        is_next = shape.is_decode and last[:2] == (shape, requests)
-        if is_next and all([request.num_pending for request in requests]):
-            last_fields, both = self._staging[-1].fields(shape), np.stack([last[2], kept])
-            write_next_tokens(fields, last_fields, requests, both, self.kv)
-        else:
-            write_batch(fields, step, ready, self.kv, self.max_num_seqs)
-        self._laid_out = shape, requests, kept
+        fields = self._staging[0].open(shape)
+        last, self._laid_out = self._laid_out, None  # in case it is interrupted
+        self._laid_out = write_batch(fields, step, ready, self.kv, self.max_num_seqs, last)
         if samples:
             drawn = fields["uniform"][: len(ready)]
             drawn[:] = [r.uniform() if r.params.temperature > 0 else 0.0 for r in ready]
