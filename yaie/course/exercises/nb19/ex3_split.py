@@ -20,6 +20,10 @@ SHARE = (
     "It is the sum of the parts by their shares, and the share of a split is exp(its lse − the lse "
     "of all)."
 )
+MERGED = (
+    "lse is the largest of the splits' log-sum-exps plus the natural logarithm of the sum of the "
+    "weights."
+)
 OVERFLOW = (
     "exp overflows in float32 from 89 on, and an lse can be larger than that: subtract the largest "
     "lse before exp."
@@ -51,6 +55,7 @@ def cases() -> Iterator[KernelCase]:
     yield paged.planned(words, (33,), heads=4, kv_heads=2, dim=64, splits=(3, 16))
     words = "scores of several hundred"
     yield paged.planned(words, (50, 70), spread=300.0, splits=(3, 25), because=OVERFLOW)
+    yield paged.planned("every lse around -200", splits=(2, 5), make=low)
     for dtype in ("float16", "bfloat16"):
         yield paged.planned(dtype, (60, 0, 3), heads=4, dtype=dtype, splits=(4, 16))
 
@@ -63,7 +68,15 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     extra = (parts, part_lse, part, splits)
     out, lse, _ = paged.call(see, path, NAME, case, batch, EXPLAIN, extra)
     see_parts(see, batch, part_lse, splits, part)
-    paged.see_result(see, batch, out, lse, case.because or SHARE)
+    paged.see_result(see, batch, out, lse, case.because or SHARE, MERGED)
+
+
+def low() -> paged.Batch:
+    """9 tokens whose scores all lie around -200, where exp is 0 in float32."""
+    batch = paged.batch_of((9,), heads=1)
+    q = batch.tensors[0][0, 0]
+    paged.place(batch, batch.keys[0] - 200 / batch.scale * q / (q @ q))
+    return batch
 
 
 def ends(length: int, splits: int, part: int) -> list[tuple[int, int]]:

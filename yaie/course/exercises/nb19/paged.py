@@ -27,6 +27,7 @@ OVERFLOW = (
     "exp overflows in float32 from 89 on, and exp(score - maximum) is never above 1: subtract the "
     "maximum before exp."
 )
+NATURAL = "lse is the maximum of the scores plus the natural logarithm of the sum."
 EMPTY = "A context of 0 gives zeros and -inf: nothing may be divided by a sum of 0."
 
 
@@ -139,7 +140,9 @@ def call(
     return out, lse, report
 
 
-def see_result(see: Observer, batch: Batch, out: Any, lse: Any, because: str) -> None:
+def see_result(
+    see: Observer, batch: Batch, out: Any, lse: Any, because: str, natural: str = NATURAL
+) -> None:
     """Note output and log-sum-exp beside those of attention in float64."""
     want, want_lse = attend(batch)
     rounding = TOLERANCE[batch.dtype]
@@ -147,7 +150,6 @@ def see_result(see: Observer, batch: Batch, out: Any, lse: Any, because: str) ->
         because = f"{EMPTY} {because}"
     want = want.to(batch.tensors[0].dtype)
     see.close("out", out, want, because, rtol=rounding, atol=rounding / 4)
-    natural = "lse is the maximum of the scores plus the natural logarithm of the sum."
     see.close("lse", lse, want_lse.float(), natural, rtol=1e-4, atol=1e-4)
 
 
