@@ -23,6 +23,7 @@ LEAST, LARGEST, TOKEN = 12_513_068, 25_875_730, 7
 SHARES = (0.5, 0.3, 0.15, 0.05)
 FORMULA = "It is the token with the largest logit - temperature[row] × log(-log(u))."
 FIRST = "Of equal scores the first token wins."
+SHARED = "The threads share the tokens of a row: a token belongs to one thread."
 LEAST_TOLD = (
     f"Token {TOKEN} of row 0 is e^40 times as likely as the others together, and token {TOKEN} of "
     "row 1 has a probability of e^-60; the noise is finite."
@@ -40,7 +41,7 @@ def cases() -> Iterator[KernelCase]:
     alone = "a row of -inf alone, and one with a single token"
     yield case(2, 40, 1, 64, name=alone, make=nothing, want=[-1, 39], because=NOTHING)
     for suffix in ("f32", "f16", "bf16"):
-        yield case(12, 500, 2, 128, make=twelve, suffix=suffix)
+        yield case(12, 500, 2, 128, make=twelve, suffix=suffix, costs=True)
     shares = "3,000 seeds, probabilities 0.5, 0.3, 0.15 and 0.05"
     yield case(3000, 4, 4, 32, name=shares, make=thousands, how={"checked": False})
 
@@ -97,7 +98,8 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     logits = logits.to(cuda.dtype_of(case.suffix))
     tokens = cuda.poisoned(rows, dtype=torch.int64)
     name = f"gumbel_sample_{case.suffix}"
-    cuda.run(see, path, name, logits, *rest, tokens, *case.shape, explain=MERGE, **case.how)
+    given = (logits, *rest, tokens, *case.shape)
+    report = cuda.run(see, path, name, *given, explain=MERGE, **case.how)
     if case.make is least_and_largest:
         sure, never = tokens.tolist()
         see.equal("the token of row 0", sure, TOKEN, LEAST_TOLD)
@@ -113,6 +115,11 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         return
     want = case.want or gumbel_sample(logits, *rest).tolist()
     see.equal("tokens", tokens.tolist(), want, cuda.unwritten(tokens, case.because))
+    if case.costs:
+        read = sum(n * times for a in cuda.accesses(report, name="logits")
+                   for n, times in a.by_lanes.items())  # fmt: skip
+        twice = 2 * rows * size  # a thread may look at its token again
+        see.at_most("the number of logits that were read", read, twice, SHARED)
 
 
 def draw(path: Path) -> Any:

@@ -100,7 +100,7 @@ def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: O
     see.kind("summarize", got, Latency)
     total = sum(len(tokens) for _, tokens in run)
     see.equal("requests", got.requests, len(run))
-    see.equal("tokens", got.tokens, total)
+    see.equal("tokens", got.tokens, total, "All tokens of all requests count.")
     start, end = min(due for due, _ in run), max(tokens[-1] for _, tokens in run)
     waits = [tokens[0] - due for due, tokens in run]
     gaps = [b - a for _, tokens in run for a, b in pairwise(tokens)]
@@ -108,7 +108,7 @@ def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: O
     whole = [tokens[-1] - due for due, tokens in run]
     wait = "Each request waits from its own `due` to its first token."
     pause = f"The run has {len(gaps)} gaps: from each token to the next of the same request."
-    mean = f"{len(means)} requests have a gap, and each counts once, with the mean of its gaps."
+    mean = "Each request with a gap counts once, with the mean of its gaps."
     end_to_end = "Each request lasts from its own `due` to its last token."
     for name, values, because in (
         ("ttft", waits, wait), ("itl", gaps, pause), ("tpot", means, mean),
