@@ -164,11 +164,12 @@ class Runner:
                 tokens, logprobs = choose(logits.float())
             elif ready:
                 tokens = self.sample(logits)
-        return Launched(ready, may_overlap, *self._staging[0].fetch(tokens), logprobs)
+        launched = Launched(ready, may_overlap, *self._staging[0].fetch(tokens), logprobs)
+        self._staging.reverse()  # the other buffer's tokens are unread while this step can fail
+        return launched
 
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:
         """Write a step's inputs and bring them to the device."""
-        self._staging.reverse()  # the GPU may not have read the other buffer yet
         fields = self._staging[0].open(shape)
         last, self._laid_out = self._laid_out, None  # in case it is interrupted
         self._laid_out = write_batch(fields, step, ready, self.kv, self.max_num_seqs, last)
@@ -178,7 +179,7 @@ class Runner:
         self._send(shape)
 
     def lay_out_padding(self, shape: Shape) -> None:
-        """Write inputs of padding only, each sequence as long as one can be: what a graph is
+        """Write inputs of padding only, each context as long as one can be: what a graph is
         captured with."""
         fields = self._staging[0].open(shape)
         write_batch(fields, Step(), [], self.kv, self.max_num_seqs)
