@@ -31,6 +31,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -171,21 +172,20 @@ def write_batch(
     their contexts are empty.
 
     Args:
-        last: the step before, in which the requests in front may have had their last token. What is
-            known of them is copied from there.
+        last: the step before. Requests in front that were in it too are copied, a token further.
     """
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
     laid_out = LaidOut(fields, requests, np.array([r.num_kept_tokens for r in requests]))
     count = 0 if last is None else write_next_tokens(laid_out, last, kv)
     sources[count:] = np.arange(num_sampled + count, num_sampled + len(sources))
     tables[count:] = 0
-    tokens, positions, slots, lengths, starts = [], [], [], [], [count]
+    tokens, positions, slots, lengths, starts = [], [np.arange(0)], [], [], [count]
     logit_rows, scored_rows = [], []
     for i, request in enumerate(requests[count:], count):
         start, first = request.num_computed_tokens, starts[-1]
         end = start + step.num_tokens[request.request_id]
         scored_rows += range(first, first + request.num_scored(end - start))
-        positions += range(start, end)
+        positions.append(np.arange(start, end))
         tokens += request.token_ids[start:end]
         slots += kv.slot_mapping(request.request_id, start, end)
         table = kv.block_tables[request.request_id]
@@ -199,11 +199,11 @@ def write_batch(
     padding, end = range(1, len(tables) - len(requests) + 1), len(sources)
     starts += [min(starts[-1] + i, end) for i in padding]
     starts[-1] = end
-    fields["cu_seqlens"][:] = [*range(count), *starts]
-    fields["logit_rows"][:count] = range(count)
+    fields["cu_seqlens"][count:] = starts
     written = [
-        ("context_lens", lengths, 0), ("token_ids", tokens, 0), ("positions", positions, 0),
-        ("slot_mapping", slots, -1), ("logit_rows", logit_rows + scored_rows, 0),
+        ("context_lens", lengths, 0), ("token_ids", tokens, 0),
+        ("positions", np.concatenate(positions), 0), ("slot_mapping", slots, -1),
+        ("logit_rows", logit_rows + scored_rows, 0),
     ]  # fmt: skip
     written += [(n, [getattr(r.params, n) for r in ready[count:]], rest) for n, rest in OPTIONS]
     for name, values, rest in written:
@@ -214,33 +214,34 @@ def write_batch(
 
 def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     """Write the rows of the requests in front whose newest token the last step computes, and return
-    how many they are. Both steps may be in the same memory.
+    how many they are. Both steps may be in the same memory: all is read before any is written.
 
-    The blocks of a request's tokens that the radix cache held in the last step have not changed.
+    Such a request has one new token, in the row that it has in the last step's results. Its blocks
+    have changed only behind those that the radix cache held in the last step, and only if the cache
+    holds more now, or a block begins.
     """
     fields, before, size = now.fields, last.fields, kv.block_size
-    places, rows = {request: i for i, request in enumerate(last.requests)}, []
-    if before["block_tables"].shape[1] == fields["block_tables"].shape[1]:
-        for request in now.requests:
-            if not request.num_pending or request not in places:
-                break
-            rows.append(places[request])
-    count, requests = len(rows), now.requests[: len(rows)]
-    newest = before["cu_seqlens"][[row + 1 for row in rows]] - 1
+    is_as_wide = before["block_tables"].shape[1] == fields["block_tables"].shape[1]
+    places = {request: i for i, request in enumerate(last.requests)} if is_as_wide else {}
+    follow = takewhile(lambda request: request.num_pending and request in places, now.requests)
+    found = [places[request] for request in follow]
+    count, requests, order = len(found), now.requests[: len(found)], np.arange(len(found))
+    rows = slice(count) if found == list(range(count)) else np.array(found)
+    newest = before["cu_seqlens"][1:][rows] - 1
     positions = np.array([request.num_computed_tokens for request in requests], np.int64)
-    if not rows or (positions != before["positions"][newest] + 1).any():  # that step has failed
-        return 0
-    slots, tables = before["slot_mapping"][newest] + 1, before["block_tables"][rows]
-    sources, kept = [request.row for request in requests], last.kept[rows]
-    options = {name: before[name][sources] for name, _ in OPTIONS}
-    moved = (kept != now.kept[:count]) | (positions % size == 0)
-    for i in moved.nonzero()[0].tolist():
+    if not count or (positions != before["positions"][newest] + 1).any():
+        return 0  # no request goes on, or the last step failed and this one repeats it
+    slots, sources = before["slot_mapping"][newest] + 1, np.array([r.row for r in requests])
+    values = {name: before[name][sources] for name, _ in OPTIONS}
+    values |= {"slot_mapping": slots, "positions": positions, "context_lens": positions + 1}
+    values |= {"sources": sources, "token_ids": PENDING, "cu_seqlens": order, "logit_rows": order}
+    tables, kept = fields["block_tables"], last.kept[rows]
+    tables[:count] = before["block_tables"][rows]
+    for i in ((kept != now.kept[:count]) | (positions % size == 0)).nonzero()[0].tolist():
         request, start, first = requests[i], int(positions[i]), int(kept[i]) // size
         table = kv.block_tables[request.request_id]
         tables[i, first : len(table)] = table[first:]
         slots[i] = kv.slot_mapping(request.request_id, start, start + 1)[0]
-    values = {"block_tables": tables, "slot_mapping": slots, "positions": positions, **options}
-    values |= {"sources": sources, "token_ids": PENDING, "context_lens": positions + 1}
     for name, value in values.items():
         fields[name][:count] = value
     return count
