@@ -19,7 +19,7 @@ from yarl import URL
 
 from yaie.bench.load import Trace
 
-IDLE = 5.0  # seconds after which a connection is not used again: the server may be closing it
+IDLE = 4.0  # seconds after which a connection is not used again: uvicorn closes it after 5
 
 
 class ClientError(RuntimeError):
@@ -66,18 +66,20 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Client:
-        self._session = self._connect()
+        self._session = self._new_session()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         session, self._session = self._session, None
         await session.close()
 
-    def _connect(self) -> aiohttp.ClientSession:
+    def _new_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE),
             headers=self._headers | {"Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=None, sock_read=self._timeout),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=self._timeout, sock_read=self._timeout
+            ),
         )
 
     async def stream(
@@ -128,7 +130,7 @@ class Client:
         self, method: str, path: str, **what: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that has begun. Raises ClientError if it is an error, or breaks off."""
-        session = self._session or self._connect()
+        session = self._session or self._new_session()
         try:
             async with session.request(method, self.url / path[1:], **what) as response:
                 if response.status != 200:
@@ -136,7 +138,7 @@ class Client:
                     error = Refused if response.status == 429 else ClientError
                     raise error(f"{response.status} {response.reason}: {said}")
                 yield response
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             where = f"{self.url.host} port {self.url.port}"
             raise ClientError(f"no server answers at {where}: {error}") from error
         except (aiohttp.ClientError, asyncio.TimeoutError) as error:
