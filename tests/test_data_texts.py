@@ -568,7 +568,7 @@ def test_the_changelog_names_the_figures_of_its_data():
     calls = json.loads((DATA / "22_host_h100.json").read_text())["operators"]
     names = "rms_norm", "silu_and_mul", "add_rms_norm", "paged_attention"
     cuda, triton = ([calls[x]["after"][way]["us"] for x in names] for way in ("cuda", "triton"))
-    record = json.loads((DATA / "28_served_h100.json").read_text())
+    record = json.loads((DATA / "28_served_h200.json").read_text())
     rows, spread = record["rows"][2:], record["spread rows"]
     rates = [round(rows[0][f"{who} tokens_per_second"], -2) for who in ("server", "engine")]
     parts = [row["tokens_per_second ratio"] for row in (rows[0], spread[0], rows[1], spread[1])]
