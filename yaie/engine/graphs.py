@@ -75,7 +75,7 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
     decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
     most_tokens = min(most_tokens, max_num_seqs * max_blocks * block_size, PROMPT_TOKENS[-1])
     tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens}
-    others = (max_num_seqs + 1, max_num_seqs, max_blocks)  # at least one sequence is padding
+    others = (max_num_seqs + 1, max_num_seqs, max_blocks)  # one more sequence, for padding
     return decode + [Shape(n, *others) for n in sorted(tokens)]
 
 

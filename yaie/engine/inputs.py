@@ -42,7 +42,7 @@ from yaie.engine.scheduler import Step
 from yaie.model.batch import Batch
 
 Fields = Mapping[str, np.ndarray]  # see `Shape.fields`
-OPTIONS = (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0))  # with those of padding
+OPTIONS = (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0))  # with what padding has
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def write_batch(
     their contexts are empty.
 
     Args:
-        last: the step before. Requests in front that were in it too are copied, a token further.
+        last: the step before. If the first requests decode again, their rows are copied from it.
     """
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
     laid_out = LaidOut(fields, requests, np.array([r.num_kept_tokens for r in requests]))
@@ -213,11 +213,11 @@ def write_batch(
 
 
 def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
-    """Write the rows of the requests in front whose newest token the last step computes, and return
-    how many they are. Both steps may be in the same memory: all is read before any is written.
+    """Write the rows of the first requests, up to one whose newest token the last step does not
+    compute, and return how many. Both steps may share memory: all is read before any is written.
 
     Such a request has one new token, in the row that it has in the last step's results. Its blocks
-    have changed only behind those that the radix cache held in the last step, and only if the cache
+    have changed only after those that the radix cache held in the last step, and only if the cache
     holds more now, or a block begins.
     """
     fields, before, size = now.fields, last.fields, kv.block_size
@@ -230,7 +230,7 @@ def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     newest = before["cu_seqlens"][1:][rows] - 1
     positions = np.array([request.num_computed_tokens for request in requests], np.int64)
     if not count or (positions != before["positions"][newest] + 1).any():
-        return 0  # no request goes on, or the last step failed and this one repeats it
+        return 0  # no request decodes again, or the last step failed and is repeated
     slots, sources = before["slot_mapping"][newest] + 1, np.array([r.row for r in requests])
     values = {name: before[name][sources] for name, _ in OPTIONS}
     values |= {"slot_mapping": slots, "positions": positions, "context_lens": positions + 1}

@@ -165,7 +165,7 @@ class Runner:
             elif ready:
                 tokens = self.sample(logits)
         launched = Launched(ready, may_overlap, *self._staging[0].fetch(tokens), logprobs)
-        self._staging.reverse()  # the other buffer's tokens are unread while this step can fail
+        self._staging.reverse()  # not before: a retry must keep the other's unread tokens
         return launched
 
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:

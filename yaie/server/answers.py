@@ -73,9 +73,9 @@ class Call:
             events.extend(self._events())
             if self.job.is_over and self.usage.include_usage:
                 events.append(_event(self._response(self.chunk_kind, [], self._usage())))
-        except ApiError as error:  # the status was sent long ago: the error is an event
+        except ApiError as error:  # the status is sent already: the error is an event
             events.append(_event(error.body))
-        if self.job.is_over:  # after an error, too, as vLLM does: it is what some clients wait for
+        if self.job.is_over:  # also after an error, as in vLLM: some clients read until it comes
             events.append("data: [DONE]\n\n")
         return "".join(events)
 

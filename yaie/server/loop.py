@@ -26,7 +26,7 @@ from yaie.engine.threads import return_freed_memory
 from yaie.server import wire
 
 PATIENCE = 5.0  # seconds for the last step to end
-LISTENING = 1e-4  # seconds for which the thread that computes may keep the other from listening
+LISTENING = 1e-4  # seconds until the thread that computes lets the one that listens run
 
 log = logging.getLogger("yaie.server")
 

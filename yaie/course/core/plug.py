@@ -45,7 +45,7 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
 
 
 def check_ids(ids: list[str] | None) -> list[str] | None:
-    """The ids; raises ValueError, as `learner_parts` does later, but before anything is loaded."""
+    """Return the ids. Raises the ValueError of `learner_parts`, before anything is loaded."""
     if ids:
         _wanted(ids)
     return ids

@@ -32,8 +32,8 @@ class Watch:
         self.read_key = read_key
 
     def run(self, exercise: Exercise | None = None) -> None:
-        """Check `exercise`, by default the first that does not pass, then whichever is saved, and
-        after a pass the next that does not, until all pass or `q` is pressed."""
+        """Check `exercise`, by default the first that does not pass, and then whichever is saved.
+        After a pass, check the next that does not pass, until all pass or `q` is pressed."""
         watched, stamps = None, _stamps()
         due = exercise or next_unsolved()  # to be checked now
         while due is not None or watched is not None:
@@ -68,7 +68,7 @@ def next_unsolved(after: Exercise | None = None) -> Exercise | None:
 
 
 def _stamps() -> list[tuple[int, int] | None]:
-    """Of each exercise's file when it was saved, in ns, and its bytes; None without a file."""
+    """When each exercise's file was saved, in ns, and its size in bytes; None without a file."""
     return [_stamp(learner_path(exercise)) for exercise in exercises()]
 
 

@@ -23,7 +23,7 @@ LEAST, LARGEST, TOKEN = 12_513_068, 25_875_730, 7
 SHARES = (0.5, 0.3, 0.15, 0.05)
 FORMULA = "It is the token with the largest logit - temperature[row] × log(-log(u))."
 FIRST = "Of equal scores the first token wins."
-SHARED = "The threads share the tokens of a row: a token belongs to one thread."
+SHARED = "The threads share the tokens of a row: each token belongs to one thread."
 LEAST_TOLD = (
     f"Token {TOKEN} of row 0 is e^40 times as likely as the others together, and token {TOKEN} of "
     "row 1 has a probability of e^-60; the noise is finite."
