@@ -42,6 +42,8 @@ from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
 from yaie.bench.workloads import long_prompts, mixed_lengths, next_turn, shared_prompts
 from yaie.cli import app
+from yaie.course.core.paths import DATA
+from yaie.course.viz import benchmark, draw_benchmark
 from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
 
@@ -422,7 +424,7 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(folder, llm, oracle):
     with serving(LLM(folder, num_blocks=120, device="cpu"), api_key="key") as running:
 
         async def talk():
-            client = Client(running.url, "tiny", api_key="key")
+            client = Client(running.url + "/v1", "tiny", api_key="key")
             heard = []
             whole = await client.stream(
                 prompt, 8, ignore_eos=True, on_piece=lambda answer: heard.append(answer.text)
@@ -443,6 +445,28 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(folder, llm, oracle):
         asyncio.run(Client("http://127.0.0.1:9", "tiny").get("/health"))
     with pytest.raises(ValueError, match="url must look like http://"):
         Client("ftp://x", "tiny")
+
+
+def test_a_benchmark_that_was_stopped_after_one_rate_is_drawn():
+    record = json.loads((DATA / "28_engine_cpu.json").read_text())
+    titles = [
+        [chart.title for chart in benchmark._arrivals(record["results"]["arrivals"][:rates])]
+        for rates in (1, 2)
+    ]
+    assert titles[0] == titles[1][:2] and len(titles[1]) == 3
+    record["results"] = {"arrivals": record["results"]["arrivals"][:1]}
+    assert draw_benchmark(record)
+
+
+def test_a_server_that_runs_already_is_asked_for_its_models_name(folder, llm):
+    with serving(llm, api_key="key") as running:
+        assert serve.served_name(running.url, "key") == "tiny"
+        with pytest.raises(ClientError, match="401 Unauthorized: a valid API key is needed"):
+            serve.served_name(running.url, None)
+    with pytest.raises(ClientError, match="no server answers"):
+        serve.run(folder, url="http://127.0.0.1:9")
+    with pytest.raises(ValueError, match="options are for a server that is started"):
+        serve.run(folder, url="http://127.0.0.1:9", options=["--max-num-seqs", "2"])
 
 
 SEPARATORS = "\u2028\u2029\x85"  # end a line for Python, not for server-sent events

@@ -217,6 +217,18 @@ def test_watch_turns_to_the_exercise_that_is_saved() -> None:
     assert heads[4].startswith(f"Hint 1 of 3 for {other.id}") and len(heads) == 5
 
 
+def test_watch_checks_all_that_are_saved_together() -> None:
+    others = exercises()[5], exercises()[8]
+
+    def save() -> None:
+        for other in others:
+            learner_path(other).write_text("")
+
+    heads = [text.strip().splitlines()[0] for text in watched([None, save, None, "q"])]
+    for head, other in zip(heads[2::2], others, strict=True):
+        assert head.startswith(f"Watching {other.shown}.")
+
+
 def test_watch_ends_where_nothing_is_left_to_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "exercises", lambda: (FIRST,))
     assert watched([solve])[-1] == watched([])[-1] == "Every exercise is solved."

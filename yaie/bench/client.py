@@ -19,6 +19,7 @@ from yarl import URL
 
 from yaie.bench.load import Trace
 
+BROKEN = "the answer broke off: the server closed the connection"
 IDLE = 4.0  # seconds after which a connection is not used again: uvicorn closes it after 5
 
 
@@ -50,7 +51,7 @@ class Client:
     """Sends requests to one server. `async with client:` keeps connections between requests.
 
     Args:
-        url: such as http://127.0.0.1:8000.
+        url: such as http://127.0.0.1:8000; it may end in /v1, as `yaie serve` prints it.
         model: what the server calls its model.
         api_key: if it demands one.
         timeout: seconds without a piece after which a request has failed.
@@ -59,7 +60,8 @@ class Client:
     def __init__(
         self, url: str, model: str, api_key: str | None = None, timeout: float = 300.0
     ) -> None:
-        self.url, self.model, self._timeout = URL(url), model, timeout
+        self.url = URL(url.rstrip("/").removesuffix("/v1"))
+        self.model, self._timeout = model, timeout
         if self.url.scheme != "http" or not self.url.host:
             raise ValueError(f"url must look like http://127.0.0.1:8000, got {url!r}")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -134,15 +136,19 @@ class Client:
         try:
             async with session.request(method, self.url / path[1:], **what) as response:
                 if response.status != 200:
-                    said = (await response.read()).decode(errors="replace")
+                    said = _message((await response.read()).decode(errors="replace"))
                     error = Refused if response.status == 429 else ClientError
                     raise error(f"{response.status} {response.reason}: {said}")
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             where = f"{self.url.host} port {self.url.port}"
-            raise ClientError(f"no server answers at {where}: {error}") from error
-        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
-            raise ClientError(f"the answer broke off: {error or 'nothing came'}") from error
+            raise ClientError(f"no server answers at {where}") from error
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            raise ClientError(BROKEN) from error
+        except asyncio.TimeoutError as error:
+            raise ClientError(f"nothing came for {self._timeout:g} s") from error
+        except aiohttp.ClientError as error:
+            raise ClientError(f"the answer broke off: {error}") from error
         finally:
             if session is not self._session:
                 await session.close()
@@ -220,4 +226,12 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, A
             elif line.startswith(b"data: "):
                 yield json.loads(line.removeprefix(b"data: "))
     if not done:
-        raise ClientError("the answer broke off: the server closed the connection")
+        raise ClientError(BROKEN)
+
+
+def _message(body: str) -> str:
+    """What an error says: the message of OpenAI's form, or the first line of another one."""
+    try:
+        return json.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return (body.strip().splitlines() or ["no message"])[0][:200]

@@ -201,7 +201,7 @@ def cuda_graphs(bench: Bench) -> None:
 def back_ends(bench: Bench) -> None:
     """The operators computed by one back end or another."""
     if not bench.on_gpu:
-        bench.say("back_ends: on a CPU only the reference is fast enough to serve")
+        bench.say("back_ends: there is no GPU")
         return
     for backend in ("auto", "cuda", "triton", "reference"):
         options = {"backend": backend, "enforce_eager": backend == "reference"}

@@ -8,6 +8,8 @@ found in the prefix cache that another case left there.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from yaie.bench.bench import CPU, FRACTIONS, GPU, QUICK, Asked, Sizes, Subject, open_row
-from yaie.bench.client import Answer, Client, closed_loop, open_loop
+from yaie.bench.client import Answer, Client, ClientError, closed_loop, open_loop
 from yaie.bench.compare import chats, compare
 from yaie.bench.drive import Prompt
 from yaie.bench.engine import sections, show
@@ -116,6 +118,15 @@ SECTIONS: dict[str, Callable[[Clients], None]] = {
 }
 
 
+def served_name(url: str, api_key: str | None) -> str:
+    """What a server calls its model. Raises ClientError if none answers, or one of another kind."""
+    page = asyncio.run(Client(url, "", api_key).get("/v1/models"))
+    try:
+        return json.loads(page)["data"][0]["id"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise ClientError(f"the server at {url} names no model at /v1/models") from error
+
+
 def run(
     model: str | Path,
     *,
@@ -133,16 +144,20 @@ def run(
 
     Args:
         model, device, dtype: of the server that is started, and of transformers beside it.
-        url: of a server that runs already, with this model.
+        url: of a server that runs already, with this model, by whatever name.
         only, quick, rounds, output: as for `yaie bench engine`.
         options: further ones of `yaie serve`.
 
     Raises:
-        ValueError: a section is not known, or `output` has the results of something else.
+        ValueError: a section is not known, `output` has the results of something else, or a
+            server that runs already is given options.
         ClientError: a request was not answered.
         WrongAnswer: an answer is not the model's.
     """
     names = sections(only, SECTIONS)
+    if url is not None and options:
+        raise ValueError(f"options are for a server that is started, not for one at {url}")
+    served = "" if url is None else served_name(url, api_key)
     where = choose_device(device)
     chosen = choose_dtype(dtype, where)
     load = QUICK_LOAD if quick else GPU_LOAD if where.type == "cuda" else CPU_LOAD
@@ -156,7 +171,7 @@ def run(
     record = Record(output, subject, where, model)
     own = ("--device", str(where), "--dtype", numbers, *options)
     oracle = Oracle(model, chosen, str(where))
-    with start_server(model, own) if url is None else nullcontext(Server(url, name)) as server:
+    with start_server(model, own) if url is None else nullcontext(Server(url, served)) as server:
         client = Client(server.url, server.name, api_key)
         clients = Clients(client, model, oracle, load, record)
         for section in names:

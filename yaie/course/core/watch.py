@@ -32,18 +32,21 @@ class Watch:
         self.read_key = read_key
 
     def run(self, exercise: Exercise | None = None) -> None:
-        """Check `exercise`, by default the first that does not pass, and then whichever is saved.
+        """Check `exercise`, by default the first that does not pass, and then whichever are saved.
         After a pass, check the next that does not pass, until all pass or `q` is pressed."""
-        watched, stamps = None, _stamps()
-        due = exercise or next_unsolved()  # to be checked now
-        while due is not None or watched is not None:
-            if due is not None:
-                if due is not watched:
-                    self.say(f"\nWatching {due.shown}. Keys: h for a hint, q to quit.")
-                watched, verdict = due, judge(due)
+        watched, stamps, first = None, _stamps(), exercise or next_unsolved()
+        due = [first] if first else []  # to be checked now
+        while due or watched:
+            if due:
+                if due[0] is not watched:
+                    self.say(f"\nWatching {due[0].shown}. Keys: h for a hint, q to quit.")
+                watched = due.pop(0)
+                verdict = judge(watched)
                 self.say(tell.verdict(watched, verdict, hint="press h"))
                 if verdict.state == "passes":
-                    due, watched = next_unsolved(after=watched), None
+                    following, watched = next_unsolved(after=watched), None
+                    if following and not due:
+                        due.append(following)
                     continue
             key = self.read_key(SECONDS)
             if key == "q":
@@ -51,10 +54,9 @@ class Watch:
             if key == "h":
                 self.say(tell.next_hint(watched, progress.take_hint(watched)))
             before, stamps = stamps, _stamps()
-            saved = [
-                e for e, now, then in zip(exercises(), stamps, before, strict=True) if now != then
-            ]
-            due = watched if watched in saved else next(iter(saved), None)
+            changes = zip(exercises(), stamps, before, strict=True)
+            saved = [e for e, now, then in changes if now != then and e not in due]
+            due += sorted(saved, key=lambda exercise: exercise is not watched)
         self.say("Every exercise is solved.")
 
 

@@ -96,11 +96,14 @@ def _at_once(rows: Sequence[Row]) -> list[Chart]:
 def _arrivals(rows: Sequence[Row]) -> list[Chart]:
     crowds = {f"{row['offered']:.3g}": row["under_way"] for row in rows[1::2]}
     x = "requests sent per second"
-    return [
+    charts = [
         _lines("Answers per second", x, rows, "offered", "finished"),
         _lines("Time to first token", x, rows, "offered", "ttft", "ms"),
-        Chart("Under way, by requests sent per second", "s", "requests", crowds, steps=True),
     ]
+    if crowds:
+        title = "Under way, by requests sent per second"
+        charts.append(Chart(title, "s", "requests", crowds, steps=True))
+    return charts
 
 
 def _memory(rows: Sequence[Row]) -> list[Chart]:
