@@ -371,7 +371,9 @@ def test_a_benchmark_says_first_that_the_machine_is_busy(monkeypatch, capsys):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 50.0, 50.0))
         with commands.measuring():
             said = capsys.readouterr().err
-        words = f"other programs use this CPU (load {load:.1f}): times will be too long\n"
+        words = (
+            f"programs used this CPU in the last minute (load {load:.1f}): times may be too long\n"
+        )
         assert said == (words if told else "")
         with commands.measuring(alone=False):
             assert capsys.readouterr().err == ""

@@ -285,7 +285,7 @@ def post(http, status=200, **fields) -> dict:
 @pytest.mark.parametrize(
     "sent, status, param, words",
     [
-        ({}, 400, "model", "required"),
+        ({}, 400, "prompt", "required"),
         (body(model="gpt"), 404, "model", "not served"),
         (body(prompt=[]), 400, "prompt", "at least 1"),
         (body(prompt=""), 400, "prompt", "must not be empty"),
@@ -321,6 +321,15 @@ def test_bad_requests_say_what_is_wrong(http, sent, status, param, words):
     assert error["param"].startswith(param)
     assert words in error["message"] and "params" not in error["message"]
     assert error["type"] in ("invalid_request_error", "not_found_error")
+
+
+@pytest.mark.parametrize("model", [None, "tiny"])
+def test_a_request_need_not_name_the_only_model(http, model):
+    chat = {"model": model, "messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
+    for path, sent in (("/v1/completions", body(model=model)), ("/v1/chat/completions", chat)):
+        answer = http.post(path, json=sent)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["model"] == "tiny"
 
 
 def test_a_body_that_comes_in_many_pieces_is_read_whole(http):

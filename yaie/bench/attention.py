@@ -75,10 +75,11 @@ def _right(
                 warnings.simplefilter("ignore")  # torch warns before it raises
                 got = tensors(call())[0].reshape(wanted.shape)
         except RuntimeError as failure:
-            absent = str(failure).startswith(ABSENT) or isinstance(failure, torch.OutOfMemoryError)
-            if name not in TORCH or not absent:
+            is_absent = str(failure).startswith(ABSENT)
+            if name not in TORCH or not (is_absent or isinstance(failure, torch.OutOfMemoryError)):
                 raise
-            bench.say(f"{name}: {str(failure).splitlines()[0]}")
+            why = "torch has no such kernel here" if is_absent else str(failure).splitlines()[0]
+            bench.say(f"{name}: {why}")
             continue
         error = relative_error(got, wanted)
         if reason := why_wrong(error, row_error(got, wanted), bench.torch_dtype):

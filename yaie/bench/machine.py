@@ -68,12 +68,12 @@ def versions() -> dict[str, str]:
 
 
 def busy() -> str | None:
-    """What to say if other programs use this CPU: more than a quarter of its cores, over the last
-    minute. None if they do not."""
+    """What to say if programs used more than a quarter of this CPU's cores in the last minute. None
+    if they did not."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= cores / 4:
         return None
-    return f"other programs use this CPU (load {load:.1f}): times will be too long"
+    return f"programs used this CPU in the last minute (load {load:.1f}): times may be too long"
 
 
 def code() -> dict[str, str]:

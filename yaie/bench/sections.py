@@ -110,7 +110,7 @@ def arrivals(subject: Subject) -> None:
         if subject.record.find("arrivals", case):
             continue
         times = poisson_arrivals(fraction * capacity, count, random.Random(1))
-        subject.say(f"{fraction:g} of {capacity:.3g} requests/s: {times[-1]:.0f} s")
+        subject.say(f"{fraction:g} of {capacity:.3g} requests/s: {times[-1]:.2g} s")
         subject.record.add("arrivals", rounded(subject.open(case, prompts, output, times)))
 
 

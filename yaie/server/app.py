@@ -148,9 +148,9 @@ class _Server:
         call = ChatCall(*self._call(job, body, request, bool(body.logprobs)))
         return await self._answer(call, body)
 
-    def check_model(self, name: str) -> None:
-        """Raise ApiError if a model is not the one that is served."""
-        if name != self.settings.model_name:
+    def check_model(self, name: str | None) -> None:
+        """Raise ApiError if a model is named and is not the one that is served."""
+        if name not in (None, self.settings.model_name):
             message = f"model {name!r} is not served here, {self.settings.model_name!r} is"
             raise ApiError(404, message, param="model", code="model_not_found")
 
@@ -162,8 +162,8 @@ class _Server:
 
     def _call(self, job: Job, body: protocol.Sampling, request: Request, logprobs: bool) -> tuple:
         """The arguments of a `Call`."""
-        n, usage = body.n or 1, body.stream_options or protocol.StreamOptions()
-        return job, body.model, self.tokenizer, n, logprobs, request.scope["request_id"], usage
+        about = request.scope["request_id"], body.stream_options or protocol.StreamOptions()
+        return job, self.settings.model_name, self.tokenizer, body.n or 1, logprobs, *about
 
     def _render(self, messages: list[protocol.Message]) -> list[int]:
         try:

@@ -63,7 +63,7 @@ class Sampling(Strict):
         "use_beam_search": (False,),
     }  # fmt: skip
 
-    model: str
+    model: str | None = None  # only one is served
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
