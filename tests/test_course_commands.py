@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 from yaie.course.core import render, watch
 from yaie.course.core.commands import app
 from yaie.course.core.exercise import learner_path
-from yaie.course.core.manifest import exercises, find
+from yaie.course.core.manifest import Exercise, exercises, find
 from yaie.course.core.notebook import check
 from yaie.course.core.printed import LONGEST_LINE, MOST_LINES
 
@@ -182,6 +183,11 @@ def watched(waits, *arguments) -> list[str]:
     return said
 
 
+def saving(*which: Exercise) -> Callable[[], None]:
+    """What empties the files of exercises."""
+    return lambda: [learner_path(exercise).write_text("") for exercise in which]
+
+
 def test_watch_checks_each_save_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner who waits, takes a hint, makes a mistake, mends it, and quits later."""
     last = exercises()[-1]
@@ -210,8 +216,7 @@ def test_watch_goes_past_what_passes_and_waits_for_a_missing_file() -> None:
 
 def test_watch_turns_to_the_exercise_that_is_saved() -> None:
     other = exercises()[5]
-    save = lambda: learner_path(other).write_text("")  # noqa: E731
-    heads = [text.strip().splitlines()[0] for text in watched([None, save, "h", "q"])]
+    heads = [text.strip().splitlines()[0] for text in watched([None, saving(other), "h", "q"])]
     assert heads[0].startswith(f"Watching {FIRST.shown}.") and heads[1].startswith("00.1")
     assert heads[2].startswith(f"Watching {other.shown}.") and heads[3].startswith(other.id)
     assert heads[4].startswith(f"Hint 1 of 3 for {other.id}") and len(heads) == 5
@@ -219,12 +224,7 @@ def test_watch_turns_to_the_exercise_that_is_saved() -> None:
 
 def test_watch_checks_all_that_are_saved_together() -> None:
     others = exercises()[5], exercises()[8]
-
-    def save() -> None:
-        for other in others:
-            learner_path(other).write_text("")
-
-    heads = [text.strip().splitlines()[0] for text in watched([None, save, None, "q"])]
+    heads = [text.strip().splitlines()[0] for text in watched([None, saving(*others), None, "q"])]
     for head, other in zip(heads[2::2], others, strict=True):
         assert head.startswith(f"Watching {other.shown}.")
 

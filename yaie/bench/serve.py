@@ -157,7 +157,7 @@ def run(
     names = sections(only, SECTIONS)
     if url is not None and options:
         raise ValueError(f"options are for a server that is started, not for one at {url}")
-    served = "" if url is None else served_name(url, api_key)
+    running = None if url is None else Server(url, served_name(url, api_key))
     where = choose_device(device)
     chosen = choose_dtype(dtype, where)
     load = QUICK_LOAD if quick else GPU_LOAD if where.type == "cuda" else CPU_LOAD
@@ -171,7 +171,7 @@ def run(
     record = Record(output, subject, where, model)
     own = ("--device", str(where), "--dtype", numbers, *options)
     oracle = Oracle(model, chosen, str(where))
-    with start_server(model, own) if url is None else nullcontext(Server(url, served)) as server:
+    with start_server(model, own) if running is None else nullcontext(running) as server:
         client = Client(server.url, server.name, api_key)
         clients = Clients(client, model, oracle, load, record)
         for section in names:

@@ -42,7 +42,7 @@ from yaie.engine.scheduler import Step
 from yaie.model.batch import Batch
 
 Fields = Mapping[str, np.ndarray]  # see `Shape.fields`
-OPTIONS = (("temperature", 0), ("top_k", 0), ("top_p", 1), ("min_p", 0))  # with what padding has
+OPTIONS = {"temperature": 0, "top_k": 0, "top_p": 1, "min_p": 0}  # and what padding has
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,7 @@ class Inputs:
 
     def sampling(self) -> list[torch.Tensor]:
         """The arguments of the operator `sample`, after the logits."""
-        names = ("temperature", "top_k", "top_p", "min_p", "uniform")
-        return [self._fields[name] for name in names]
+        return [self._fields[name] for name in (*OPTIONS, "uniform")]
 
 
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
@@ -205,7 +204,8 @@ def write_batch(
         ("positions", np.concatenate(positions), 0), ("slot_mapping", slots, -1),
         ("logit_rows", logit_rows + scored_rows, 0),
     ]  # fmt: skip
-    written += [(n, [getattr(r.params, n) for r in ready[count:]], rest) for n, rest in OPTIONS]
+    others = ready[count:]
+    written += [(n, [getattr(r.params, n) for r in others], rest) for n, rest in OPTIONS.items()]
     for name, values, rest in written:
         end = count + len(values)
         fields[name][count:end], fields[name][end:] = values, rest
@@ -232,7 +232,7 @@ def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     if not count or (positions != before["positions"][newest] + 1).any():
         return 0  # no request decodes again, or the last step failed and is repeated
     slots, sources = before["slot_mapping"][newest] + 1, np.array([r.row for r in requests])
-    values = {name: before[name][sources] for name, _ in OPTIONS}
+    values = {name: before[name][sources] for name in OPTIONS}
     values |= {"slot_mapping": slots, "positions": positions, "context_lens": positions + 1}
     values |= {"sources": sources, "token_ids": PENDING, "cu_seqlens": order, "logit_rows": order}
     tables, kept = fields["block_tables"], last.kept[rows]

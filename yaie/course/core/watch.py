@@ -7,7 +7,6 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from yaie.course.core import progress, tell
 from yaie.course.core.exercise import learner_path
@@ -71,12 +70,12 @@ def next_unsolved(after: Exercise | None = None) -> Exercise | None:
 
 def _stamps() -> list[tuple[int, int] | None]:
     """When each exercise's file was saved, in ns, and its size in bytes; None without a file."""
-    return [_stamp(learner_path(exercise)) for exercise in exercises()]
+    return [_stamp(exercise) for exercise in exercises()]
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(exercise: Exercise) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = learner_path(exercise).stat()
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size
