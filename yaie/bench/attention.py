@@ -1,7 +1,5 @@
 """The section `attention` of `yaie bench engine`: kernels of attention beside each other."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

@@ -1,7 +1,5 @@
 """What the sections of `yaie bench engine` and `serve` share: sizes, and the engine measured."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 from abc import ABC, abstractmethod

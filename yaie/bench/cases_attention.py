@@ -1,7 +1,5 @@
 """Cases of attention and of the paged cache, with their peers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Each way draws with other random numbers, so tokens cannot be compared. A token 
 one that the filters keep; how often each is drawn is the tests' subject, not the benchmark's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -4,8 +4,6 @@ The figures are not from a datasheet: they are measured in the same process, by 
 those of the kernels that are compared with them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

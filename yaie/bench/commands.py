@@ -1,7 +1,5 @@
 """The commands `yaie bench ...`, and the options that they share with other commands."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

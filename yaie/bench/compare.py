@@ -1,7 +1,5 @@
 """The engine, or a server, against transformers' `generate`: the same prompts, as many tokens."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Models of a known shape whose weights are drawn: as large and as fast as the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Runs requests through an engine and notes when each token came."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ spread over it, are compared with what transformers thinks of their tokens befor
 believed. Every run begins with an empty prefix cache; of several rounds, the median counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path

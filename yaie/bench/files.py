@@ -1,7 +1,5 @@
 """The JSON file in which a benchmark keeps its results."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

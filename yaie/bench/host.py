@@ -6,8 +6,6 @@ which a CPU implies), so what is left is Python's part: checks, dispatch, packin
     python -m yaie.bench.host --output host.json
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

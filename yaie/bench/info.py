@@ -1,7 +1,5 @@
 """`yaie.kernel_info()`: which code would compute each operator on this machine, and why."""
 
-from __future__ import annotations
-
 import importlib.util
 import types
 from collections.abc import Callable, Iterable

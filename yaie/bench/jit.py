@@ -5,8 +5,6 @@ runs on one core is measured in CPU time. The compilers are timed in processes o
 empty cache and from a full one, without the time that Python takes to import torch.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

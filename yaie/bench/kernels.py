@@ -5,8 +5,6 @@ float64, then all that are right are timed against each other (see `yaie.bench.p
 results are saved after each case, so that a run that is cut short loses nothing.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a benchmark ran on, and which code and model it was, kept with its figures."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import os

@@ -10,8 +10,6 @@ belongs to `insert` in `cache`, nano-vLLM and vLLM; the trees leave them to othe
 CPU time of one thread, the garbage collector off, the caches in turns; the least of the rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -1,7 +1,5 @@
 """A server as a process that belongs to a benchmark: `yaie serve`, or another engine's."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -6,8 +6,6 @@ difference to a tree. Every figure is the median of several rounds, in CPU time,
 programs hardly affect it.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import time

@@ -1,7 +1,5 @@
 """Results that grow row by row, and survive an interruption."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether the text that a server sent is the answer to its prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from yaie.bench.oracle import Oracle, WrongAnswer

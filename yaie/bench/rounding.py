@@ -1,7 +1,5 @@
 """How far a format of the weights moves a model: against the reference in float32."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """The sections of `yaie bench engine`: what is run, and which rows it gives."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import asdict, replace

@@ -6,8 +6,6 @@ ends the benchmark. Prompts are token ids, and each case has a cache salt of its
 found in the prefix cache that another case left there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -5,8 +5,6 @@ whole answer is compared with transformers'. The memory of the server's processe
 while; at the end no request may be left, and no block that the prefix cache does not hold.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

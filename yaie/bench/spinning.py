@@ -5,8 +5,6 @@ habit, in which a waiting thread spins for milliseconds: one engine alone, and t
 at the same time on the same cores. Both with the back end `cpp` and with torch's operators.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

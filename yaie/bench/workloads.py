@@ -1,7 +1,5 @@
 """What the benchmarks ask the engine: real text, the same in every run."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`python -m yaie.course build [--check]` and `stubs FOLDER`, for work on the course."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Its kernel is this environment, and nothing is registered outside it. Further ar
 JupyterLab.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import getpass

@@ -1,7 +1,5 @@
 """`python -m yaie.course.author`: notebooks as text, and what exercises are proved with."""
 
-from __future__ import annotations
-
 import sys
 
 from yaie.course.author import notebooks, renumber, survivors, symptoms

@@ -1,7 +1,5 @@
 """Write `exercises/` and `solutions/` from the reference, or check that they agree with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -6,8 +6,6 @@ nats, and whether the likeliest token is the same. Greedy answers through the en
 token by token.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Reading takes a minute per 200 words of text and a minute per cell with a pictur
 what their pages say.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -6,8 +6,6 @@ has to fail the exercise's cases, or stand in its `.mistakes` as `[equal]`, with
 behaves like the reference.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import re

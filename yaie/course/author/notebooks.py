@@ -12,8 +12,6 @@ The notebook is the source; the text (jupytext's percent format) is only the for
 comfortable to edit. Needs the development tools (`pip install -e .[dev]`).
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -6,8 +6,6 @@ tests it: exercises of the notebook, and predictions by the heading under which 
     - count what a sort moves *(exercise 21.1; predict first in "Why integers" and "Filters")*;
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ listed for you to read, since "14.2 times as fast" must stay as it is. If it is 
 before it, as in "the loop of exercise 14.2", and renumber again.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

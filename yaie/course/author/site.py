@@ -7,8 +7,6 @@ files that notebooks link to become pages as well. The status is 1 if a page has
 leads nowhere. Needs Python 3.11, as Sphinx does.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import importlib.util

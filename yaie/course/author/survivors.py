@@ -1,7 +1,5 @@
 """`python -m yaie.course.author mutate 02.2`: which systematic mistakes an exercise lets pass."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import tempfile

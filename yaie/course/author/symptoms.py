@@ -4,8 +4,6 @@ An exercise whose mistakes are compiled keeps their symptoms in a file, so that 
 learner's are compiled for a diagnosis. `tests/test_course_mistakes.py` proves the file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

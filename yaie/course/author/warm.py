@@ -6,8 +6,6 @@ otherwise. But torch is imported already, and has read the environment of the pr
 was forked.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import fcntl

@@ -1,7 +1,5 @@
 """How two values differ, in words: numbers, containers, and tensors, without importing torch."""
 
-from __future__ import annotations
-
 import math
 import re
 import reprlib

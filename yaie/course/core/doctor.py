@@ -4,8 +4,6 @@
 `Finding`; none of them changes anything outside a temporary folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,5 @@
 """The learner's file: where it is, what it defines, and how its errors are told."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import linecache

@@ -1,7 +1,5 @@
 """The cell magic `%%gpu`: a cell that runs where there is a GPU and is skipped elsewhere."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from typing import Any

@@ -6,8 +6,6 @@ the sum overflows, which only the option `debug` reads, and for each operation i
 of dtypes. Here functions and dtypes are found once, and overflow is computed only with `debug`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """A time limit for code that may never end."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -12,8 +12,6 @@ kernel of its own, which reads it whole and writes its result to this memory. A 
 reshaped view is the same memory under another name, and no traffic.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

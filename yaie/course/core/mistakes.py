@@ -21,8 +21,6 @@ Flags in brackets after the name:
     [equal]     no mistake: a systematic mutant that behaves like the reference, and why
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

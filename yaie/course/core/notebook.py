@@ -4,8 +4,6 @@ Nothing here raises for an exercise that is not solved, and what is printed for 
 nothing but the exercise, so that committed outputs can be compared.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from typing import Any

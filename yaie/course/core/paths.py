@@ -1,7 +1,5 @@
 """Where the course keeps its files: beside the package, unless the environment says otherwise."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

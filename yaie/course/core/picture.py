@@ -1,7 +1,5 @@
 """Draw an exercise's picture: by the learner's code where that is possible, and say whose it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a learner's code prints while it is judged: the first lines of it reach the learner."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout

@@ -1,7 +1,5 @@
 """NVIDIA's profilers and its sanitizer on this machine: where they are, and which versions."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """What the course remembers between runs: hints taken, kernels that passed, and copies of files
 that were replaced."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ the solution needs, and the target alone, as a function or as a subclass of the 
 What comes out is formatted as ruff would format it, if the reference is.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

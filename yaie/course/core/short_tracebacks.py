@@ -3,8 +3,6 @@
 The frames between that and the error, dozens of them when an engine was at work, teach nothing.
 """
 
-from __future__ import annotations
-
 import linecache
 import sys
 import traceback

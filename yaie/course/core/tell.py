@@ -1,7 +1,5 @@
 """The course's words: cards, verdicts, hints, reports. Pure functions from facts to text."""
 
-from __future__ import annotations
-
 import textwrap
 
 from yaie.course.core.manifest import Exercise

@@ -1,7 +1,5 @@
 """Judge an exercise: run its check on the learner's code, within a time limit."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

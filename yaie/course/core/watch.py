@@ -1,7 +1,5 @@
 """`yaie watch`: check whichever exercise is saved."""
 
-from __future__ import annotations
-
 import os
 import select
 import sys

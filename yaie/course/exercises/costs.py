@@ -1,7 +1,5 @@
 """What a call of a learner's function costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

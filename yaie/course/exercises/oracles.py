@@ -3,8 +3,6 @@
 Everything is float64, and nothing is shared with the code that is checked.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import takewhile

@@ -7,8 +7,6 @@ and every tile of keys and values that it may see, and writes nothing but its re
 heads that share a KV head are computed together. Operations are those of the two products.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from yaie.course.lessons.ops.reference.flash import key_tiles

@@ -5,8 +5,6 @@ is int32 `[query tokens, most]`: positions in the query's sequence, of which the
 (int32 `[query tokens]`) are valid and different; all query heads of a token share them.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A kernel's source with its text changed, so that it tells what it does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 

@@ -5,8 +5,6 @@ else (norms, rotations, softmax) is below one percent. Bytes are those that must
 memory or written to it: every weight once a pass, keys and values of every token.
 """
 
-from __future__ import annotations
-
 from yaie.model.config import ModelConfig
 
 

@@ -8,8 +8,6 @@ SmolLM2-135M-Instruct at temperature 0.7, and are kept here as numbers:
     python -m yaie.course.lessons.data_nb03     measures them again; minutes of computing
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from itertools import cycle

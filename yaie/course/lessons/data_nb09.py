@@ -1,7 +1,5 @@
 """What `yaie bench kernels` measured on an H200, and where it stands under the roof."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

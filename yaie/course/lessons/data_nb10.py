@@ -1,8 +1,6 @@
 """Pictures of a processor's roof, of the rungs below it and of a model that answers with them: from
 the record that is kept, or from the reader's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

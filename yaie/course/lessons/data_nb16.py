@@ -1,7 +1,5 @@
 """What notebook 16 counts and shows: operations per byte, swizzles, a warp's fragments."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from contextlib import redirect_stdout

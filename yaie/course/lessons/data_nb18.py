@@ -1,7 +1,5 @@
 """What notebook 18 runs and counts: a rung, its accesses, who owns what, kept figures."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path

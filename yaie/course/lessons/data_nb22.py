@@ -1,7 +1,5 @@
 """The kept figures of notebook 22: how long each way to build took, and on which cards it runs."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 from yaie.build import nvcc

@@ -1,7 +1,5 @@
 """What notebook 23 and the script that measured for it share: kernels with a planted fault."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What notebook 25 shows: the figures of the ladder, where wgmma leaves sums, a kernel's trace."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What notebook 26 runs and counts: the rungs for Hopper, what their consumers do and when."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The arrays of a radix tree; `yaie.course.lessons.ops.reference.radix` says what is in them."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.course.lessons.ops.reference.radix import NO_VALUE, FlatTree

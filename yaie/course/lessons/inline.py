@@ -1,7 +1,5 @@
 """torch's load_inline, with what it built kept beside the course's other kernels."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -4,8 +4,6 @@ Bytes are those of an engine whose operators are fused as in `yaie.ops`: each op
 inputs from memory once and writes its outputs once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from yaie.course.lessons.roofline import Work, attention_work, linear_work

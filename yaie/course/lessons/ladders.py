@@ -7,8 +7,6 @@ with one of their ideas taken away: they tell whether the choices in the source 
 card. The record has the form that the notebooks read, and is saved after each step.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Ladders of attention's variants: with all scores in memory, over selected tokens, in 8 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Ladders for Hopper: matrix products, those of a single token, and flash attention."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@
 For Triton it is a process of its own, because a notebook that interprets Triton cannot compile it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

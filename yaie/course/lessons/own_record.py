@@ -1,7 +1,5 @@
 """The learner's own record of `yaie bench engine --course`, beside those of notebook 28."""
 
-from __future__ import annotations
-
 from yaie.bench import files
 from yaie.bench.bench import COURSE_SECTIONS
 from yaie.bench.record import Row

@@ -7,8 +7,6 @@ float64 before it is timed, and caches are emptied before each call, as in `yaie
 call counts, as in STREAM: what else runs on a machine only slows a call down.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import time

@@ -1,7 +1,5 @@
 """The last rung with a clock: when the consumers of one thread block start products and wait."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

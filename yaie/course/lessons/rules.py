@@ -1,7 +1,5 @@
 """The rules of this repository for a change, and what a reviewer sees of one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 TOOLS = ("memcheck", "racecheck", "initcheck")  # of compute-sanitizer's four; a change needs these

@@ -3,8 +3,6 @@
 The objectives above them are read from the notebooks themselves.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -4,8 +4,6 @@ What a scheduler decides depends on lengths, arrivals and free blocks, not on wh
 So a simulation shows every decision, in no time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

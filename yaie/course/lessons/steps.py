@@ -1,7 +1,5 @@
 """A step of a ladder: see `yaie.course.lessons.ladders`."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field

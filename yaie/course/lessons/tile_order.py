@@ -6,8 +6,6 @@ along k together, so a strip that several of them need comes from memory once, a
 it in the L2 cache. What one wave of programs has loaded is not counted on by the next.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Tile = tuple[int, int]  # row and column, counted in tiles

@@ -1,7 +1,5 @@
 """Bytes that x + residual and its RMSNorm move: operator by operator, and in one kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

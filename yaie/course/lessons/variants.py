@@ -1,7 +1,5 @@
 """The last rungs changed: other constants, or one of their ideas taken away, for `ladders`."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

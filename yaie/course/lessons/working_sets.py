@@ -8,8 +8,6 @@ alone takes as long as reading 10 MiB; the fastest of a few launch shapes counts
 reads, and only the time of its own thread is counted, so other processes add nothing to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import time

@@ -4,8 +4,6 @@ Each picture is a pure function from recorded state to a matplotlib figure. `fil
 several states on one figure, `slider` lets a reader move through them.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 _NAMES = {

@@ -1,7 +1,5 @@
 """Attention: weights, heads, rotary tables and the online softmax."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

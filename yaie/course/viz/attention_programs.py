@@ -1,7 +1,5 @@
 """Programs of attention: the tiles that each owns, and the multiprocessors that they fill."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The results of `yaie bench engine` or `yaie bench serve` on one page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The paged KV cache: block tables, and the pool of blocks that they point into."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

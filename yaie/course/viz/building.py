@@ -1,7 +1,5 @@
 """What a build makes and what autograd runs: binaries and backward passes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A decode step with a KV cache: what the new token adds, and what it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

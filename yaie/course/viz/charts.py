@@ -1,7 +1,5 @@
 """Charts on scales: curves, bars, costs step by step, lengths, traces of requests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle

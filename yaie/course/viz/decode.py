@@ -1,7 +1,5 @@
 """A decode step through a block table: rows of a tile, blocks, partial results, a merge."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random draws: bits, rounds of rejection, shares, counts and their chance."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A drawing function here is any `draw(state, at=None) -> Figure` of `yaie.course.
 it. If it also takes `previous`, it is given the state before, so that it can mark what changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature

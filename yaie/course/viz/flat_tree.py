@@ -1,7 +1,5 @@
 """A radix tree beside the arrays that hold it: which cells of which array are which node's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Grids of a launch: threads, programs and the tiles that they own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

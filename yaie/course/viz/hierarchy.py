@@ -1,7 +1,5 @@
 """The memories of a GPU as a plan of the chip, joined by pipes as wide as they are fast."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lanes along time: warps, thread blocks, launches, GPU work and requests."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A matrix product in tiles: what slides along k, who owns what, and where chunks lie in banks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product

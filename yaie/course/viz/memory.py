@@ -1,7 +1,5 @@
 """Memory of a GPU: sectors, idle lanes, banks, the cost of each line, the levels."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a thread block keeps on the chip, in the room that there is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """The whole course in one picture: its map, and the strip of the README."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

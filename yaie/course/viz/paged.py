@@ -1,7 +1,5 @@
 """Requests and the blocks of a pool: slots, waste, prefix cache, readers, splits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

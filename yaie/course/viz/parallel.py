@@ -1,7 +1,5 @@
 """Several ranks and drafted tokens: heads, matrices, passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile

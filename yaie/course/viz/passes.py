@@ -1,7 +1,5 @@
 """Passes over a row: what each reads, what it finds and what it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

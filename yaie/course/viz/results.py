@@ -1,7 +1,5 @@
 """Recorded measurements of kernels and builds, as rows of bars or shades."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

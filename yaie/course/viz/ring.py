@@ -1,7 +1,5 @@
 """Asynchrony: a ring of stages with its mbarriers, a box of a tensor, the bits of an address."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The roofline: what a device can do at each arithmetic intensity, and where operations stand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From logits to a token: the likeliest tokens before and after each filter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Schedules as Gantt charts: what each step computes, which requests wait or are preempted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

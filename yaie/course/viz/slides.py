@@ -1,7 +1,5 @@
 """A slider over recorded states: a picture that changes as the reader moves through time."""
 
-from __future__ import annotations
-
 import base64
 import html
 import math

@@ -1,7 +1,5 @@
 """A long context in splits: which blocks of the pool each part reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

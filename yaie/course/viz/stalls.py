@@ -1,7 +1,5 @@
 """Schedules along the tokens that they compute: how long a request waits for its next token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 

@@ -5,8 +5,6 @@ for surfaces that carry text. Pictures are opaque and light, so that they read t
 page. Text sizes are points, lengths inches.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """A matrix product in tiles: what a program is at, and what programs that run together need."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Attention in tiles: what is loaded, what is computed, and who holds what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

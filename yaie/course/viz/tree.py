@@ -1,7 +1,5 @@
 """Token tries and radix trees, drawn."""
 
-from __future__ import annotations
-
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc, PathPatch
 from matplotlib.path import Path

@@ -5,8 +5,6 @@ the prefixes they hold, not by their node objects, so that a split, a new branch
 are recognized whatever way the tree's author made them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Warp groups that take turns: when each multiplies and when it computes weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Tiles of a matrix product on the SMs of a GPU, round after round."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

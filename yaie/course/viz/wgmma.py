@@ -1,7 +1,5 @@
 """Hopper's matrix product: descriptors, what a wgmma reads, registers, and a pipeline of roles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -9,8 +9,6 @@ counters.cu run under ncu. `compare` does the same on the emulator and writes
 notebooks/data/15_agreement.json; a difference that `explanations` does not explain is an error.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime

@@ -6,8 +6,6 @@ Needs no Jupyter. Of the cells before, it runs the statements that define a name
 uses, and what these use in turn. The status is 1 if a cell fails. Without names: all notebooks.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import builtins

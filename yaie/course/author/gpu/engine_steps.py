@@ -6,8 +6,6 @@ comes with and without a cached prefix, where steps with parts of prompts are la
 they are graphs. Weights are random; the prompts of decoding requests are in the cache already.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections import Counter

@@ -1,7 +1,5 @@
 """Why the emulator and the real tools differ where they do: for agreement.py."""
 
-from __future__ import annotations
-
 _GLOBAL = (
     "racecheck follows shared memory only, as its manual says; this race is in global memory, "
     "which the emulator follows too."

@@ -6,8 +6,6 @@ Without a GPU it times the same ways with a loop on the CPU, and leaves the sani
 runs in a process of its own, from an empty cache, and its result is compared with x + y.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

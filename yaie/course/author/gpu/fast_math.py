@@ -7,8 +7,6 @@ last place (ulps) of the result's dtype. `--quick` runs the emulator at small si
 are one; with nvcc it compiles them too.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

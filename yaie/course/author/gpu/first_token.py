@@ -8,8 +8,6 @@ one is so long that its kernels are launched while others run.
     python -m yaie.course.author.gpu.first_token --output first_token.json
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from pathlib import Path

@@ -3,8 +3,6 @@
 The model has the sizes of SmolLM2-135M and random weights: what is measured is launches and time.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -1,7 +1,5 @@
 """NVIDIA's tools as commands: run, their versions, and ncu's table."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -8,8 +8,6 @@ two results differ if the card slows down as it gets warm.
     python -m yaie.course.author.gpu.offline --shape llama-8b --beside --output offline.json
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """The kernels that notebook 23 profiles, and what it asks ncu about each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

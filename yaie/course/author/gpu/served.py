@@ -15,8 +15,6 @@ machines: processes that share a core slow each other down.
     python -m yaie.course.author.gpu.served --arrivals 0.5 0.7 0.9 --output served.json
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -8,8 +8,6 @@ Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cu
 What a tool printed is kept as it was, without what Python said when a fault ended it.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

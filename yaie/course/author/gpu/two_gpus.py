@@ -15,8 +15,6 @@ Every row is printed and saved as it comes. The status is 1 if anything is wrong
 `--device cpu` the same runs in processes on a CPU, at sizes that are too small to time.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

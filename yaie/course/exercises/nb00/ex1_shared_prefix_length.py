@@ -1,7 +1,5 @@
 """00.1: the number of leading tokens that two prompts have in common."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from itertools import takewhile

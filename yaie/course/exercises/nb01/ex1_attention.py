@@ -1,7 +1,5 @@
 """01.1: attention's output and log-sum-exp, against float64."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """01.2: the rotation of queries and keys, against a product of complex numbers."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """01.3: a layer with a cache, however the sequence is cut, against float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

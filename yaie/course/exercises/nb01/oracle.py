@@ -1,7 +1,5 @@
 """What the exercises of notebook 01 share: tables of angles, and words for heads."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """02.1: a token trie's lookup, against brute force over all requests."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

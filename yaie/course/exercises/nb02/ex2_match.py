@@ -1,7 +1,5 @@
 """02.2: what `RadixTree.match` returns, and what it leaves behind."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """02.3: what `RadixTree.split` moves, and what both halves keep."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

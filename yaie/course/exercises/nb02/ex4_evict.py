@@ -1,7 +1,5 @@
 """02.4: what `RadixTree.evict` may take, and in which order."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

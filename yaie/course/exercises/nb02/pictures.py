@@ -1,7 +1,5 @@
 """The pictures of notebook 02's exercises, drawn by running them on a few words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

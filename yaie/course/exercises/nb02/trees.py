@@ -1,7 +1,5 @@
 """What the exercises of notebook 02 share: trees to start from, and what a tree holds."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections.abc import Callable, Sequence

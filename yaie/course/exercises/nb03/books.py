@@ -1,7 +1,5 @@
 """What the exercises of notebook 03 share: an oracle that keeps the block tables by hand."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable

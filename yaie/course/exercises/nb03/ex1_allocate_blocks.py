@@ -1,7 +1,5 @@
 """03.1: the block table of a new request, and what is left behind when it cannot have one."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """03.2: reference counts going down, to a free block or to an error that changes nothing."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """03.3: room for more tokens, and a copy of a block that another request uses too."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """03.4: from a token's position to its slot in the pool."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """04.1: the blocks that hold a prompt's beginning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from yaie.course.core.observe import Case

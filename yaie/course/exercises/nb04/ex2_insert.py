@@ -1,7 +1,5 @@
 """04.2: what the cache keeps of a request, and which references it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from yaie.course.core.observe import Case

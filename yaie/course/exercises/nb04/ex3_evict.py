@@ -1,7 +1,5 @@
 """04.3: blocks that go back to the pool, and how many of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from yaie.course.core.observe import Case

@@ -4,8 +4,6 @@ A trace has steps of the form (action, …). A step whose request does not run i
 any part of a trace is a trace.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

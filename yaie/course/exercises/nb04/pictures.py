@@ -1,7 +1,5 @@
 """Pictures of notebook 04, drawn from the learner's methods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """05.1: which tokens `SamplingKernel.top_k` keeps."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """05.2: which tokens `SamplingKernel.top_p` keeps."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

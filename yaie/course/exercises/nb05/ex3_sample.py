@@ -1,7 +1,5 @@
 """05.3: what `SamplingKernel.sample` draws how often, for which row, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What the exercises of notebook 05 share: rows of logits, what a filter keeps, and pictures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """06.1: who computes how many tokens in the next step, beside explicit steps and invariants."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """06.2: a waiting request that gets blocks, or has to wait on as if nothing had been tried."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """06.3: a slot for a token, whom it costs the blocks, and a request that loses them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """06.4: what a running request puts into the cache, and the end of a request, wherever it is."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The pictures of notebook 06's exercises: schedules, drawn by running the learner's scheduler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from yaie.course import viz

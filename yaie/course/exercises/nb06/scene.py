@@ -4,8 +4,6 @@ The state of a scene is a dict of everything that a method may touch. An oracle 
 a call has to change, and to what; all others must stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """07.1: the state that `OnlineSoftmax.update` leaves behind, tile after tile."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """07.2: what `merge_states` makes of two partial results, and of a tree of them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """07.3: the weights and the log-sum-exp of `safe_softmax`, whatever a row holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

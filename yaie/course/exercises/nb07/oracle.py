@@ -1,7 +1,5 @@
 """What the exercises of notebook 07 share: softmax and attention of whole rows, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import torch

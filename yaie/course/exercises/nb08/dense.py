@@ -1,7 +1,5 @@
 """What the exercises of notebook 08 share: dense attention by autograd, and what a call costs."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """08.1: what `flash_forward` returns, the tensors it makes and the tiles it computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

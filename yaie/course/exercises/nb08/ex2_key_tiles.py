@@ -1,7 +1,5 @@
 """08.2: the counts that `key_tiles` returns, beside what the mask itself says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

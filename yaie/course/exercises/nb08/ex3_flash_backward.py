@@ -1,7 +1,5 @@
 """08.3: the gradients of `flash_backward`, the tensors it makes and the tiles it computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any

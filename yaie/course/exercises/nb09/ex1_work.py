@@ -1,7 +1,5 @@
 """09.1: the operations and bytes that `linear_work` and `decode_attention_work` count."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import product

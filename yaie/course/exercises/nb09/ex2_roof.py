@@ -1,7 +1,5 @@
 """09.2: `attainable` and `ridge_point`, beside the time of the slower of two tasks."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

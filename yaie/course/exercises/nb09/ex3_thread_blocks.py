@@ -1,7 +1,5 @@
 """09.3: `thread_blocks_per_sm`, beside a multiprocessor that takes thread blocks one by one."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

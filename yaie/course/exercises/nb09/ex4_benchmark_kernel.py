@@ -1,7 +1,5 @@
 """09.4: what `benchmark_kernel` measures on simulated GPUs, where the kernels' time is known."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """09.5: what `why_impossible` says of rows that were made impossible in a known way."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace

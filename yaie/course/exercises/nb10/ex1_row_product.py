@@ -1,7 +1,5 @@
 """10.1: the product of rows by vectors and threads: its numbers, its ranges, its loads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

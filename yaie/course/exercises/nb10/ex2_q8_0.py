@@ -1,7 +1,5 @@
 """10.2: rows in Q8_0 by a vector, read as they are stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

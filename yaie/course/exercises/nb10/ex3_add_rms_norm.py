@@ -1,7 +1,5 @@
 """10.3: the residual added and normalized, in one call: both results, and what is read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

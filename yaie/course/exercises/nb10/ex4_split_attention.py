@@ -1,7 +1,5 @@
 """10.4: attention over parts of a context, and their merge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """11.1: what the programs of `add_kernel` load and store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """11.2: `softmax_kernel` beside a softmax in float64, and how often it loads a score."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """11.3: `add_rms_norm_kernel` beside float64, and the bytes that it loads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """11.4: which of the planted kernels `test_kernel` accepts."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Kernels for RMSNorm that a test must tell apart: four right ones, and wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

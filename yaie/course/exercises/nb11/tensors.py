@@ -1,7 +1,5 @@
 """What the exercises in Triton share: where tensors lie, and what programs load and store."""
 
-from __future__ import annotations
-
 import math
 import mmap
 from typing import Any

@@ -1,7 +1,5 @@
 """12.1: the tiles that `matmul_kernel` stores, its steps along k, and the product."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """12.2: the order of tiles that `grouped_tile` gives, beside a list of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

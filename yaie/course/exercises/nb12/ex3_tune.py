@@ -1,7 +1,5 @@
 """12.3: which configurations `tune` tries and when, and whether a trial spoils the output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A kernel that asks the learner's function."""
 
-from __future__ import annotations
-
 from yaie.course.core.triton import tl, triton
 
 

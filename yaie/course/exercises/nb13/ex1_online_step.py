@@ -1,7 +1,5 @@
 """13.1: one step of the online softmax, its end, and whole rows in tiles, beside float64."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

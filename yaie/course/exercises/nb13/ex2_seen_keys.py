@@ -1,7 +1,5 @@
 """13.2: what `seen_keys` says of a tile of queries, beside keys counted one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

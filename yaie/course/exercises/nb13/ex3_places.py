@@ -1,7 +1,5 @@
 """13.3: which rows `find_queries` gives a tile, and which entries `find_slots` looks up."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """13.4: `merge_kernel` beside a merge in float64, with tensors too large for 32-bit indices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

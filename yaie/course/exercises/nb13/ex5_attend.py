@@ -1,7 +1,5 @@
 """13.5: what the loop over tiles of keys makes of a state, beside float64."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

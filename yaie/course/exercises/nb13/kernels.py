@@ -1,7 +1,5 @@
 """Kernels that call the functions of these exercises alone, and the engine's with them in it."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from functools import partial

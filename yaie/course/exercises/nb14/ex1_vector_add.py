@@ -1,7 +1,5 @@
 """14.1: a first kernel, its index, its bound and its launch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

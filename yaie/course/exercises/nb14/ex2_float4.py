@@ -1,7 +1,5 @@
 """14.2: four elements per access, a tail, and addresses that do not allow it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """14.3: relu(x + y) of float16 pairs, number for number as PyTorch has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

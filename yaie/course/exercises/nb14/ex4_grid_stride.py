@@ -1,7 +1,5 @@
 """14.4: a grid of any size adds the whole vector, every element once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

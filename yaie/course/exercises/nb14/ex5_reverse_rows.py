@@ -1,7 +1,5 @@
 """14.5: a launcher whose launches are refused, and the error that it returns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the exercises of notebook 14 share: random vectors, and what is seen of a kernel's sum."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """15.1: a transpose through shared memory: every edge, no race, no wasted sector or wavefront."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """15.2: a tree of any width, row after row, with a barrier wherever one is due."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

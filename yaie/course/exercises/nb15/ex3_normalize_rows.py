@@ -1,7 +1,5 @@
 """15.3: shuffles with every lane in them, and a total that every thread knows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """15.4: the formula of RMSNorm, in float32 whatever the dtype, at sizes that fit nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """15.5: a tree whose additions are done by the first threads, so that warps are full or idle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """15.6: parts, a fence, a ticket, and the thread block that finishes last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the exercises on rows share: random rows, and how a case is named."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

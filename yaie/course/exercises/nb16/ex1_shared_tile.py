@@ -1,7 +1,5 @@
 """16.1: tiles in shared memory: every edge, no race, every element fetched once per tile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

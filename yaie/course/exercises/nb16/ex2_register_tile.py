@@ -1,7 +1,5 @@
 """16.2: 64 sums per thread, with 4 loads of 16 bytes per step, between two barriers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """16.3: the places one by one, then the whole kernel with the learner's swizzle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """16.4: which rows a warp points ldmatrix at, then the product with every access checked."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial

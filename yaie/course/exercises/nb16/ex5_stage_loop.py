@@ -1,7 +1,5 @@
 """16.5: what thread 0 does, tile by tile, then the product with every access checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the exercises of notebook 16 share: factors, the product in float64, counts of a report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

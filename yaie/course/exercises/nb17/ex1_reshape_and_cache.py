@@ -1,7 +1,5 @@
 """17.1: each row in its slot, none of the padding, 16 bytes at a time where that is allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """17.2: every unit of every pool, whatever the grid, and pairs that meet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """17.3: divided by the right scale, rounded to the nearest, never past the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the exercises of notebook 17 share: pools that hold other requests' numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What the exercises of notebook 18 share: batches to attend over, and attention in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

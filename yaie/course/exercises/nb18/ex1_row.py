@@ -1,7 +1,5 @@
 """18.1: the online softmax of a warp, one score at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

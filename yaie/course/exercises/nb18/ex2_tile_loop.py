@@ -1,7 +1,5 @@
 """18.2: the loop over tiles of keys, whose first draft has three faults."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

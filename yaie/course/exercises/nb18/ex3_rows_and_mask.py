@@ -1,7 +1,5 @@
 """18.3: which query and head each row of a tile is, and the mask of its keys in registers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """18.4: scores to weights in the registers where they are, and the product with the values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """18.5: the gradients of a key and its value, by the warp that owns the key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path

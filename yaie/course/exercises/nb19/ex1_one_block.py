@@ -1,7 +1,5 @@
 """19.1: the softmax of a thread block, over one chunk of scores and over several."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

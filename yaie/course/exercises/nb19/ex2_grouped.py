@@ -1,7 +1,5 @@
 """19.2: each key loaded once, by one team of lanes, for all query heads that share it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """19.3: which keys a split has, and how what the splits leave is merged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """19.4: attention over the shared prefix once for all sequences, over the rest for each, merged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """19.5: decode over the tokens that an index list names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

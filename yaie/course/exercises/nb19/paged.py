@@ -1,7 +1,5 @@
 """What the exercises of notebook 19 share: a paged cache with others' tokens in it, an oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

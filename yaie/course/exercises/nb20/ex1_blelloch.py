@@ -1,7 +1,5 @@
 """20.1: Blelloch's scan: right for any length and any width, no race, about 2 × n additions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """20.2: each token's request by bisection, for any batch, in thread blocks of a fixed size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path

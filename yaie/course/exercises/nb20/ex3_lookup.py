@@ -1,7 +1,5 @@
 """20.3: a walk down a tree in arrays, beside the same walk in Python."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import accumulate

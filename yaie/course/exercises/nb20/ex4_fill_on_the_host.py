@@ -1,7 +1,5 @@
 """20.4: what surrounds a kernel: the count, the sizes of the outputs, and no hidden copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """20.5: each token's request by comparing and by bisection, in one launch of a Triton kernel."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the exercises of notebook 20 share: int32 tensors, batches of requests, an oracle."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

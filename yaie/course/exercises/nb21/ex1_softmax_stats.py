@@ -1,7 +1,5 @@
 """21.1: maximum and sum of a row in one pass, merged across a thread block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """21.2: the draw of every row, from its own seed and step and from its tokens alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """21.3: the threshold of top-p, refined 8 bits at a time, beside a sort."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """21.4: bins in shared memory, then atomics to global memory, beside counts made one by one."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the exercises of notebook 21 share: what to tell of faults in a merge of a thread block."""
 
-from __future__ import annotations
-
 from yaie.emulator.checks import Finding
 
 

@@ -1,7 +1,5 @@
 """The operator `sample`, one step of which is computed by a kernel of these exercises."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

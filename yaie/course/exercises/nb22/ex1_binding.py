@@ -1,7 +1,5 @@
 """22.1: the binding of a launcher, on two simulated GPUs."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Iterator

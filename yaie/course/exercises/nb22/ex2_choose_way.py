@@ -1,7 +1,5 @@
 """22.2: the way to build that fits a situation, with the shortest total wait."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

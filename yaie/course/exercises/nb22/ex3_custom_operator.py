@@ -1,7 +1,5 @@
 """22.3: a kernel registered as an operator of torch, with a fake that torch.compile can trace."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import warnings

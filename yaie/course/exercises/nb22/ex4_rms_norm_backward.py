@@ -1,7 +1,5 @@
 """22.4: the gradients of RMSNorm, beside autograd's, and where two large terms cancel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """22.5: one step for batches of any size, made of captures for a few sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """23.1: the gaps in the timeline of a profiler, and what the GPU waits for in each."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise

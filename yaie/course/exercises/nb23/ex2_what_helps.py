@@ -1,7 +1,5 @@
 """23.2: what limits a kernel, read from a profile, and what each change would leave of its time."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """23.3: a kernel with three faults, each of which one tool of compute-sanitizer reports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the exercises of notebook 24 share: a matrix times a vector, by boxes."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from io import StringIO

@@ -1,7 +1,5 @@
 """24.1: calls in many orders, beside two sums that are kept of each phase."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import partial

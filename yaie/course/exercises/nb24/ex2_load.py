@@ -1,7 +1,5 @@
 """24.2: what is asked for box by box, then products of rows inside x and at its edges."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """24.3: every byte of boxes, row by row and chunk by chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

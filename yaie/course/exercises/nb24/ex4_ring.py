@@ -1,7 +1,5 @@
 """24.4: what each thread waits for, how far ahead boxes are asked for, then products of rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path

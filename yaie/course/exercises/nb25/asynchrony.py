@@ -1,7 +1,5 @@
 """What is told for the faults of asynchronous code, where no known mistake explains one."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from pathlib import Path

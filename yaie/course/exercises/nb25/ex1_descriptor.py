@@ -1,7 +1,5 @@
 """25.1: the fields of a descriptor one by one, then those of the four steps of a tile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

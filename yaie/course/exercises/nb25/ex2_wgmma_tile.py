@@ -1,7 +1,5 @@
 """25.2: the product of a warp group, with every access and every landing checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

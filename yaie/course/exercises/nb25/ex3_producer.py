@@ -1,7 +1,5 @@
 """25.3: a ring of stages, a producer and a consumer, with every landing checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

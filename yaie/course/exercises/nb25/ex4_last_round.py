@@ -1,7 +1,5 @@
 """25.4: what each thread block computes, beside a dealer who hands out rounds of parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """26.1: the mask of a tile and its weights as an operand, in the first rung for Hopper."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from functools import cache

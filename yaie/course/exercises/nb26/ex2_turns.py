@@ -1,7 +1,5 @@
 """26.2: who starts products when, then attention with every access checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """26.3: the pieces of each thread block, in its order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """27.1: a kernel from the first line to the last, silu of the gates times the ups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """27.2: which back end computes an operator, in which order they are tried, and what is warned."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

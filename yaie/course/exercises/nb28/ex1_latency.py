@@ -1,7 +1,5 @@
 """28.1: percentiles, and what the clients of a run saw."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """28.2: when requests come, if their mean rate changes in the course of the day."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

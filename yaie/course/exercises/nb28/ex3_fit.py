@@ -1,7 +1,5 @@
 """28.3: how many requests the KV blocks hold to their ends, found by the real scheduler."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """28.4: requests per second that met their limits, and the load up to which a server meets them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """29.1: a rank's part of a linear layer, split by its outputs and split by its inputs."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

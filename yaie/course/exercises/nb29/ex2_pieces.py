@@ -1,7 +1,5 @@
 """29.2: which heads a rank computes, and which part of each tensor of a checkpoint it loads."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

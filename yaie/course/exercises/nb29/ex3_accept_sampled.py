@@ -1,7 +1,5 @@
 """29.3: drafted tokens that are kept or replaced, so that the text is the model's own."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """29.4: what csrc/vllm_style/paged_attention.cu does, said by a learner who has read it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """29.5: what `missing` says of changes that were made to lack something."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

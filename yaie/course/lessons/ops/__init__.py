@@ -4,8 +4,6 @@ Laid out like `yaie.ops`: one module per family with its checks and its dispatch
 functions in `reference`, the kernels in `triton` and `cuda`.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from yaie.ops.registry import declare

@@ -5,8 +5,6 @@ together: nothing of the size queries × keys is kept between them, only the log
 row, from which the backward pass computes every weight again.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,7 +1,5 @@
 """What `yaie bench kernels` measures of the lessons' operators."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.bench.cases import Case, Draw, itemsize

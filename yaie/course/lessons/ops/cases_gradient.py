@@ -1,7 +1,5 @@
 """The case of the gradients of attention, with its peer."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -1,7 +1,5 @@
 """Cases of draft-extend's metadata and of the lookup in a flat radix tree, with their peers."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.bench.cases import Case, Draw

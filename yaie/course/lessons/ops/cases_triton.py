@@ -1,7 +1,5 @@
 """What block sizes, strides and orders of tiles cost: cases of `blocks` and `groups`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

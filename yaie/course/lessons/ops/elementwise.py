@@ -1,7 +1,5 @@
 """Sums of two tensors, element by element."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor

@@ -1,7 +1,5 @@
 """Copying and gathering the paged cache, and a cache of 8-bit floats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

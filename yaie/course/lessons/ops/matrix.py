@@ -1,7 +1,5 @@
 """Operators on whole matrices: transpose and product."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor

@@ -1,7 +1,5 @@
 """Prefix sums, and the metadata of draft-extend."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.build import jit

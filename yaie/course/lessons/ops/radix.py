@@ -1,7 +1,5 @@
 """The lookup of a batch of prompts in a flat radix tree."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.course.lessons.ops.reference.radix import FlatTree

@@ -1,7 +1,5 @@
 """The sum and the softmax of each row."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.checks import FLOATS, check_tensor

@@ -1,7 +1,5 @@
 """A token for each row of logits, from a seed."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.library import operator

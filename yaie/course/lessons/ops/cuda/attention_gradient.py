@@ -1,7 +1,5 @@
 """The gradients of attention by CUDA C++ kernels."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.cuda.flash import MOST_HEAD_DIM

@@ -1,7 +1,5 @@
 """Flash attention for Hopper in three rungs; operands as for `yaie.ops.cuda.flash.launch`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

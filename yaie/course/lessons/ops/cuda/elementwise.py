@@ -1,7 +1,5 @@
 """Sums of two tensors by CUDA C++ kernels."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.cuda.launching import launch

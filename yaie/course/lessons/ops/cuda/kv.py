@@ -1,7 +1,5 @@
 """Copying and gathering the paged cache, and a cache of 8-bit floats, by CUDA C++ kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from operator import attrgetter, or_

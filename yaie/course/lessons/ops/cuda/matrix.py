@@ -1,7 +1,5 @@
 """Operators on whole matrices by CUDA C++ kernels: transpose, and the rungs of the product."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

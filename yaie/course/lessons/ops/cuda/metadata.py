@@ -1,7 +1,5 @@
 """Prefix sums and metadata of draft-extend by CUDA C++ kernels."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.cuda.launching import constants, launch

@@ -1,7 +1,5 @@
 """The lookup of a batch of prompts in a flat radix tree, by a CUDA C++ kernel."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.cuda.launching import launch

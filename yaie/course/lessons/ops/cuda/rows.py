@@ -1,7 +1,5 @@
 """Row sums and softmax by CUDA C++ kernels."""
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.cuda.launching import launch

@@ -1,7 +1,5 @@
 """Sums of two tensors, in plain PyTorch."""
 
-from __future__ import annotations
-
 import torch
 
 

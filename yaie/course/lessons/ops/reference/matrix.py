@@ -1,7 +1,5 @@
 """Operators on whole matrices, in plain PyTorch."""
 
-from __future__ import annotations
-
 import torch
 
 

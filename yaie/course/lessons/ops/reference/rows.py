@@ -1,7 +1,5 @@
 """Sums and softmax of rows, in plain PyTorch: in float32 (float64 if given it), rounded once."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """Tokens from seeds, in plain PyTorch: random numbers that are computed where they are needed."""
 
-from __future__ import annotations
-
 import torch
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

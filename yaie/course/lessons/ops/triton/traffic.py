@@ -1,7 +1,5 @@
 """Kernels that go over the same bytes again and again: a cache's rate, without launches."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
