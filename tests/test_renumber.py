@@ -41,7 +41,7 @@ def course(numbers: list[str]) -> dict[str, str]:
         )
         files[f"notebooks/data/{n}_{letter}.json"] = "14.1\n"
         room = f"yaie/course/exercises/nb{n}"
-        files[f"{room}/__init__.py"] = f'"""Notebook {n}."""\nNOTEBOOK = "{n}_{letter}"\n'
+        files[f"{room}/__init__.py"] = f'"""Notebook {n}: "{n}_{letter}"."""\n'
         files[f"{room}/ex1_a.py"] = f'"""{n}.1: a; 14.1 as well."""\nfrom yaie.nb{e} import b\n'
         files[f"{room}/ex2_b.py"] = f'"""{n}.2: b."""\n'
     return files

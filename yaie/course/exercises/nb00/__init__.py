@@ -1,3 +1,1 @@
 """Notebook 00: one small function, to learn how an exercise works."""
-
-NOTEBOOK = "00_start_here"

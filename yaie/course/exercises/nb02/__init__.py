@@ -1,3 +1,1 @@
 """Notebook 02: a token trie's lookup, and a radix tree's match, split and evict."""
-
-NOTEBOOK = "02_radix_tree"

@@ -1,3 +1,1 @@
 """Notebook 04: a radix tree whose values are KV blocks."""
-
-NOTEBOOK = "04_prefix_sharing"

@@ -1,3 +1,1 @@
 """Notebook 06: the scheduler's step, admission, preemption and ending."""
-
-NOTEBOOK = "06_scheduling"

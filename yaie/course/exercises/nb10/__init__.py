@@ -1,3 +1,1 @@
 """Notebook 10: a product by vectors and threads, 8-bit groups, a fused norm, a split context."""
-
-NOTEBOOK = "10_roofline_of_your_machine"

@@ -1,3 +1,1 @@
 """Notebook 11: a vector, a row, and two operators in one kernel, in Triton."""
-
-NOTEBOOK = "11_first_triton_kernels"

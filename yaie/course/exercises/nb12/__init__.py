@@ -1,3 +1,1 @@
 """Notebook 12: a matrix product in tiles, and the order of the tiles."""
-
-NOTEBOOK = "12_triton_matmul"

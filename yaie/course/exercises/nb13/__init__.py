@@ -1,3 +1,1 @@
 """Notebook 13: the pieces that the attention kernels in Triton are made of."""
-
-NOTEBOOK = "13_triton_attention"

@@ -1,3 +1,1 @@
 """Notebook 15: a padded tile, trees and their barriers, warp shuffles, RMSNorm, a fence."""
-
-NOTEBOOK = "15_memory_barriers_warps"

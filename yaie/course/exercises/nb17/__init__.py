@@ -1,3 +1,1 @@
 """Notebook 17: writing to slots, copying blocks, storing 8-bit floats."""
-
-NOTEBOOK = "17_kv_memory_operations"

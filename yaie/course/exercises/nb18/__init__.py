@@ -1,3 +1,1 @@
 """Notebook 18: attention by one warp per row and by tiles, and the gradients of keys."""
-
-NOTEBOOK = "18_flash_attention_cuda"

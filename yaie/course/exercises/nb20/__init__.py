@@ -1,3 +1,1 @@
 """Notebook 20: a prefix sum, a search, a tree as arrays, and the host's side of a kernel."""
-
-NOTEBOOK = "20_radix_and_metadata_kernels"

@@ -1,3 +1,1 @@
 """Notebook 21: softmax statistics, a draw by Gumbel's trick, top-p without a sort."""
-
-NOTEBOOK = "21_sampling_kernels"

@@ -1,3 +1,1 @@
 """Notebook 22: bindings and operators of torch, ways to build, a gradient, a captured step."""
-
-NOTEBOOK = "22_operators_gradients_graphs"

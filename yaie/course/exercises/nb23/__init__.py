@@ -1,3 +1,1 @@
 """Notebook 23: gaps of a timeline, what a profile predicts, faults that a sanitizer reports."""
-
-NOTEBOOK = "23_profiling_and_sanitizers"

@@ -1,3 +1,1 @@
 """Notebook 24: an mbarrier, a copy by TMA, its swizzle, a ring of stages."""
-
-NOTEBOOK = "24_hopper_asynchrony"

@@ -1,3 +1,1 @@
 """Notebook 25: a wgmma's descriptor, its tile, producer and consumer, the last round of tiles."""
-
-NOTEBOOK = "25_hopper_matmul"

@@ -1,3 +1,1 @@
 """Notebook 28: latencies from traces, arrivals, and the two knees of a server."""
-
-NOTEBOOK = "28_serving_and_benchmarks"

@@ -1,3 +1,1 @@
 """Notebook 29: a layer split among ranks, heads and files split, drafts accepted."""
-
-NOTEBOOK = "29_where_next"
