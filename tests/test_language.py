@@ -27,7 +27,6 @@ PATTERNS = {
 # What is kept: a part of the file's name, and a pattern of the line.
 KEPT = (
     ("yaie/bench/workloads.py", "."),  # the prompts are stories, in which people act
-    ("yaie/course/lessons/data_nb04.py", "films"),  # a question of a chat
     ("yaie/bench/", "at_once|at once"),  # names of rows in records
 )
 
