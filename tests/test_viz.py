@@ -324,7 +324,7 @@ def test_a_slider_is_one_picture_of_all_states_and_their_texts():
 
 
 def test_a_slider_shows_pages_without_scripts_all_of_its_picture():
-    tags = _Slides(viz.slider(STEPS[:2], lambda s, at=None: viz.draw_schedule([s], at=at))).tags
+    tags = _Slides(viz.slider(STEPS[:2], lambda s: viz.draw_schedule([s]))).tags
     assert tags["label"]["style"] == "display: none"
     assert tags["div"]["style"] == "overflow-x: auto"
 
@@ -345,7 +345,7 @@ def test_a_slider_shows_the_strip_first_if_it_is_wanted(monkeypatch):
 
 
 def test_a_slider_over_one_state_and_over_a_growing_schedule():
-    one = viz.slider(STEPS[:1], lambda step, at=None: viz.draw_schedule([step], at=at))
+    one = viz.slider(STEPS[:1], lambda step: viz.draw_schedule([step]))
     assert _Slides(one).tags["input"]["max"] == "1"
     draw = partial(viz.draw_schedule, num_steps=4, request_ids=["a", "b", "c"])
     assert len(set(viz.slider([STEPS[:n] for n in range(1, 5)], draw).texts)) == 4

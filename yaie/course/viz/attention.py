@@ -12,7 +12,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 # ---------------------------------------------------------------------------------- attention
 
@@ -25,7 +25,6 @@ def draw_attention(
     queries: Sequence[str] | None = None,
     causal: bool = True,
     cell: float = 0.42,
-    at: Place | None = None,
 ) -> Figure:
     """Draw the attention weights of one head as a heat map, one row for each query.
 
@@ -51,7 +50,7 @@ def draw_attention(
     left = MARGIN + 0.1 + max(names, style.text_width("queries ↓", style.SMALL))
     top = MARGIN + 0.25 + max(style.text_width(key) for key in shown_keys)
     width = max(left + num_keys * side + MARGIN, 2.4)
-    page = Page(width, top + num_queries * side + MARGIN, at)
+    page = Page(width, top + num_queries * side + MARGIN)
     grid = page.grid(left, top, side, side, min(0.02, side * 0.08))
     past = num_keys - num_queries
     for i, j in np.ndindex(weights.shape):
@@ -110,9 +109,7 @@ def _draw_weight(grid: Grid, row: int, column: int, weight: float, future: bool)
 # ---------------------------------------------------------------------------------- heads
 
 
-def draw_head_groups(
-    heads: tuple[int, int], bytes_per_token: int | None = None, at: Place | None = None
-) -> Figure:
+def draw_head_groups(heads: tuple[int, int], bytes_per_token: int | None = None) -> Figure:
     """Draw which query heads read which head of keys and values.
 
     Args:
@@ -127,7 +124,7 @@ def draw_head_groups(
     if bytes_per_token is not None:
         words += f": {bytes_per_token:,} bytes per token"
     width = max(num_heads * pitch, style.text_width(words, style.SMALL)) + 2 * MARGIN
-    page = Page(width, 1.75, at)
+    page = Page(width, 1.75)
     group, size = num_heads // num_kv_heads, pitch * 0.76
     for head in range(num_heads):
         color = style.series_color(head // group)
@@ -152,7 +149,7 @@ def draw_head_groups(
 DIALS, ARROWS = 6, 8  # at most so many pairs are drawn as dials, and positions as arrows
 
 
-def draw_rotary(cos: Any, sin: Any, at: Place | None = None) -> Figure:
+def draw_rotary(cos: Any, sin: Any) -> Figure:
     """Draw rotary tables: how far each pair of dimensions turns as the position grows.
 
     Above, one dial for some of the pairs, with one arrow for each position. Below, the angle of
@@ -166,7 +163,7 @@ def draw_rotary(cos: Any, sin: Any, at: Place | None = None) -> Figure:
         raise ValueError(f"cos and sin must have one shape, got {cos.shape} and {sin.shape}")
     num_positions, num_pairs = cos.shape
     num_dials, num_arrows = min(DIALS, num_pairs), min(ARROWS, num_positions)
-    page = Page(style.WIDTH, 4.75, at)
+    page = Page(style.WIDTH, 4.75)
     pitch = (page.width - 2 * MARGIN) / max(num_dials, 4)
     radius = min(0.62, pitch * 0.42)
     # The first pairs turn fastest and differ most, so more of them are shown.
@@ -262,11 +259,11 @@ def record_online(state: Any, scores: Sequence[float], values: Any, tile: int) -
     return steps
 
 
-def draw_online(state: OnlineStep, at: Place | None = None) -> Figure:
+def draw_online(state: OnlineStep) -> Figure:
     """Draw the scores with the running maximum, and below them the exponentials that are summed."""
     count, end, maximum = len(state.scores), state.end, state.maximum
     bar, left, top = min(0.23, 2.85 / count), 0.34, 0.34  # inches
-    page = Page(left + count * bar + 1.39, 2 * HEIGHT + 1.0, at)
+    page = Page(left + count * bar + 1.39, 2 * HEIGHT + 1.0)
     second = top + HEIGHT + 0.4
     tile = (end - state.start) * bar
     page.rect(left + state.start * bar, top - 0.05, tile, 2 * HEIGHT + 0.5, style.WASH)

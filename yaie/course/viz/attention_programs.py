@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.tiles import draw_mask
 
 MARGIN = 0.14
@@ -60,12 +60,12 @@ def _span(access: Any, token_size: int) -> Span:
     return int(tokens[0]), int(tokens[-1]) + 1
 
 
-def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
+def draw_program_tiles(state: ProgramTiles) -> Figure:
     """Draw the tiles that were computed; a color is a program, the last tile is the darkest."""
     unit = SIDE / max(state.num_q, state.num_k, 1)
     left, top = MARGIN + 0.1, MARGIN + 0.26
     width, height = state.num_k * unit, state.num_q * unit
-    page = Page(left + width + 2.1, top + max(height, 1.0) + MARGIN, at)
+    page = Page(left + width + 2.1, top + max(height, 1.0) + MARGIN)
     page.note(left, MARGIN + 0.07, "keys →, queries ↓")
     grid = page.grid(left, top, unit, unit, 0.015)
     grid.area((0, state.num_q), (0, state.num_k), style.WASH)
@@ -108,11 +108,11 @@ class Occupied:
     processor: str = "SM"
 
 
-def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:
+def draw_occupied(state: Occupied) -> Figure:
     """Draw the processors as cells, filled one program each, in rounds if there are more."""
     columns, side = 22, 0.2
     rows = -(-state.processors // columns)
-    page = Page(columns * side + 2 * MARGIN, 0.76 + rows * side, at)
+    page = Page(columns * side + 2 * MARGIN, 0.76 + rows * side)
     busy = min(len(state.owners), state.processors)
     words = (
         f"{style.count(len(state.owners), state.program)}, "

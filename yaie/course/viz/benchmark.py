@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz.charts import BOTTOM, HEAD, Chart, draw_charts
-from yaie.course.viz.page import Page, Picture, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import TITLE, WIDTH
 
 HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
@@ -34,16 +34,16 @@ def draw_benchmark(record: Mapping[str, Any]) -> Figure:
         known = ", ".join((*SECTIONS, *ABLATIONS))
         raise ValueError(f"record must have one of {known}, got {list(results)}")
     pitch = HEAD + HEIGHT + BOTTOM
-    picture = Picture(WIDTH, TOP + pitch * len(rows))
-    page = Page(WIDTH, TOP, Place(picture))
+    page = Page(WIDTH, TOP + pitch * len(rows))
     machine, subject = record["machine"], record["subject"]
     name = machine.get("gpu") or machine["processor"]
     words = f"{name}: {subject['model']}, {subject['dtype']}, {record['date']}"
     page.put(0.12, 0.17, words, TITLE, weight="bold")
     page.say(words)
     for number, charts in enumerate(rows):
-        draw_charts(charts, HEIGHT, Place(picture, 0.0, TOP + pitch * number))
-    return picture
+        with page.part(0.0, TOP + pitch * number):
+            draw_charts(charts, HEIGHT)
+    return page.figure
 
 
 def _lines(

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place, Sheet
+from yaie.course.viz.page import Page, Sheet
 
 MARGIN = 0.12
 DASHES = (0, (2, 1.5))
@@ -153,10 +153,7 @@ def _draw_cell(ax: Sheet, x: float, y: float, side: float, cell: Cell) -> None:
 
 
 def draw_blocks(
-    state: PoolState,
-    previous: PoolState | None = None,
-    width: float = style.WIDTH,
-    at: Place | None = None,
+    state: PoolState, previous: PoolState | None = None, width: float = style.WIDTH
 ) -> Figure:
     """Draw the block tables as rows of cells, and the pool that they point into below.
 
@@ -180,7 +177,7 @@ def draw_blocks(
     pool_top = MARGIN + tables.height + 0.26 + 0.12 * bool(copies)
     key_top = pool_top + -(-len(cells) // columns) * pool_side + 0.08
     key_height = (1 + key_places[-1][1]) * 0.24
-    page = Page(content + 2 * MARGIN, key_top + key_height + 0.06, at)
+    page = Page(content + 2 * MARGIN, key_top + key_height + 0.06)
     _draw_tables(page.ax, state, cells, tables)
     free = sum(cell.is_free for cell in cells)
     words = f"pool: {style.count(len(cells), 'block')} of {state.block_size} tokens, {free} free"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 # ---------------------------------------------------------------------------------- binary
 
@@ -36,10 +36,7 @@ COLORS = {"code": style.BLUE, "PTX": style.ORANGE, "host": style.FAINT}
 
 
 def draw_binary(
-    pieces: Sequence[Piece],
-    cards: Mapping[str, str | None],
-    title: str = "",
-    at: Place | None = None,
+    pieces: Sequence[Piece], cards: Mapping[str, str | None], title: str = ""
 ) -> Figure:
     """Draw the pieces side by side, the larger the wider, and the cards below.
 
@@ -50,7 +47,7 @@ def draw_binary(
     for card, piece in cards.items():
         if piece is not None and piece not in kinds:
             raise ValueError(f"{card} must take one of {sorted(kinds)}, got {piece!r}")
-    page = Page(style.WIDTH - 0.3, CARDS + 0.5 + MARGIN, at)
+    page = Page(style.WIDTH - 0.3, CARDS + 0.5 + MARGIN)
     page.put(MARGIN, 0.2, title, weight="bold")
     room = (WHOLE - LEAST * len(pieces)) / sum(piece.size for piece in pieces)
     x, middle = MARGIN, {}
@@ -88,7 +85,7 @@ GAP = 0.34  # inches between two columns
 MOST_NODES = 40
 
 
-def draw_autograd(result, leaves: Mapping[str, object], at: Place | None = None) -> Figure:
+def draw_autograd(result, leaves: Mapping[str, object]) -> Figure:
     """Draw the functions that a backward pass will call, leaves on the left.
 
     Torch's are called as the operator is that they belong to, "Mul" for MulBackward0.
@@ -114,7 +111,7 @@ def draw_autograd(result, leaves: Mapping[str, object], at: Place | None = None)
         for i, node in enumerate(nodes):
             places[node] = (x, top + i * ROW, width)
         x += width + GAP
-    page = Page(x + style.text_width("result") + 0.1, HEAD + 0.05 + rows * ROW, at)
+    page = Page(x + style.text_width("result") + 0.1, HEAD + 0.05 + rows * ROW)
     for node, (left, y, width) in places.items():
         color = style.BLUE if node.name()[-1].isdigit() else style.ORANGE  # torch's have a number
         color = style.GREEN if hasattr(node, "variable") else color

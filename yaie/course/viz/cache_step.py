@@ -6,13 +6,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 LEFT, TOP, COLUMN, ROW, CELL, RIGHT = 0.82, 1.02, 0.46, 0.42, 0.34, 0.72  # inches
 ROWS = {"K cache": style.GREEN, "V cache": style.ORANGE}
 
 
-def draw_cache_step(weights: Any, tokens: Sequence[str], at: Place | None = None) -> Figure:
+def draw_cache_step(weights: Any, tokens: Sequence[str]) -> Figure:
     """Draw a decode step: the token's key and value as new columns, its query as a row of weights.
 
     Args:
@@ -24,7 +24,7 @@ def draw_cache_step(weights: Any, tokens: Sequence[str], at: Place | None = None
     if len(weights) != len(tokens):
         raise ValueError(f"weights must have {len(tokens)} entries, as tokens, got {len(weights)}")
     new = len(tokens) - 1
-    page = Page(LEFT + len(tokens) * COLUMN + RIGHT, TOP + 3 * ROW + 0.16, at)
+    page = Page(LEFT + len(tokens) * COLUMN + RIGHT, TOP + 3 * ROW + 0.16)
     grid = page.grid(LEFT, TOP, COLUMN, ROW, COLUMN - CELL - 0.06, ROW - CELL)
     labels = [style.shorten(style.token_label(token), 0.6) for token in tokens]
     for column, label in enumerate(labels[:-1]):

@@ -15,7 +15,7 @@ from matplotlib.ticker import (
 )
 
 from yaie.course.viz import style
-from yaie.course.viz.page import HALO, Page, Place, Sheet
+from yaie.course.viz.page import HALO, Page, Sheet
 
 # ---------------------------------------------------------------------------------- charts
 
@@ -53,10 +53,10 @@ class Chart:
     names: Sequence[str] = ()
 
 
-def draw_charts(charts: Sequence[Chart], height: float = 2.3, at: Place | None = None) -> Figure:
+def draw_charts(charts: Sequence[Chart], height: float = 2.3) -> Figure:
     """Draw charts in a row, on the width of a page."""
     style.check_some(charts, "charts")
-    page = Page(style.WIDTH, HEAD + height + BOTTOM, at)
+    page = Page(style.WIDTH, HEAD + height + BOTTOM)
     pitch = (style.WIDTH - 2 * MARGIN + GAP) / len(charts)
     for number, chart in enumerate(charts):
         x = MARGIN + number * pitch
@@ -161,7 +161,6 @@ def draw_growth(
     panels: Mapping[str, Mapping[str, Sequence[float]]],
     xlabel: str = "token generated",
     log: bool = False,
-    at: Place | None = None,
 ) -> Figure:
     """Draw counted costs step by step, such as FLOPs and bytes with and without a cache.
 
@@ -174,14 +173,13 @@ def draw_growth(
     for title, curves in panels.items():
         points = {name: list(enumerate(values, 1)) for name, values in curves.items()}
         charts.append(Chart(title, xlabel, "", points, log_y=log))
-    return draw_charts(charts, at=at)
+    return draw_charts(charts)
 
 
 def draw_tile_bytes(
     counted: Mapping[int, int],
     curves: Mapping[str, Mapping[int, float]],
     levels: Mapping[str, float],
-    at: Place | None = None,
 ) -> Figure:
     """Draw counted bytes, formulas and constants, both scales log.
 
@@ -196,12 +194,10 @@ def draw_tile_bytes(
     formulas = {name: sorted(points.items()) for name, points in curves.items()}
     title, xlabel = "bytes read and written", "queries in a tile"
     chart = Chart(title, xlabel, "", shown, formulas, log_x=True, log_y=True)
-    return draw_charts([chart], at=at)
+    return draw_charts([chart])
 
 
-def draw_batch_times(
-    title: str, times: Mapping[str, Mapping[int, float]], at: Place | None = None
-) -> Figure:
+def draw_batch_times(title: str, times: Mapping[str, Mapping[int, float]]) -> Figure:
     """Draw microseconds against the batch, both on logarithmic scales.
 
     Args:
@@ -215,7 +211,7 @@ def draw_batch_times(
             curves[f"{way}, {style.digits(points[-1][1])} µs"] = points
     style.check_some(curves, "times")
     chart = Chart(title, "requests", "µs", curves, log_x=True, log_y=True)
-    return draw_charts([chart], at=at)
+    return draw_charts([chart])
 
 
 # ---------------------------------------------------------------------------------- lengths
@@ -229,9 +225,7 @@ def _stack(ax: Sheet, lower: Sequence[int], upper: Sequence[int], colors: Sequen
     ax.set_xlim(-0.7, len(lower) - 0.3)
 
 
-def draw_lengths(
-    prompts: Sequence[int], answers: Sequence[int], reserved: int, at: Place | None = None
-) -> Figure:
+def draw_lengths(prompts: Sequence[int], answers: Sequence[int], reserved: int) -> Figure:
     """Draw a bar for each request, shortest first: its prompt, its answer, and what stays empty.
 
     Args:
@@ -241,7 +235,7 @@ def draw_lengths(
     if len(prompts) != len(answers):
         raise ValueError(f"answers must be {len(prompts)}, as prompts are, got {len(answers)}")
     pairs = sorted(zip(prompts, answers, strict=True), key=sum)
-    page = Page(style.WIDTH, 2.9, at)
+    page = Page(style.WIDTH, 2.9)
     empty = style.tint(style.INK, 0.1)
     colors = [style.tint(color, 0.75) for color in (style.BLUE, style.ORANGE)]
     names = ("prompt", "answer", f"reserved ({reserved:,}), empty")
@@ -285,9 +279,7 @@ class TraceRecord:
     evicted: int = 0
 
 
-def draw_trace(
-    records: Sequence[TraceRecord], num_blocks: int | None = None, at: Place | None = None
-) -> Figure:
+def draw_trace(records: Sequence[TraceRecord], num_blocks: int | None = None) -> Figure:
     """Draw a bar for each request, its prompt tokens reused and computed; below, the pool.
 
     Args:
@@ -300,7 +292,7 @@ def draw_trace(
     widest, pitch = max(style.text_width(name, 7) for name in names), WIDE / len(records)
     upright = widest + 0.06 > pitch
     height = 0.4 + BARS + (0.2 + POOL) * has_pool
-    page = Page(style.WIDTH, height + 0.3 + (widest if upright and pitch >= 0.14 else 0.15), at)
+    page = Page(style.WIDTH, height + 0.3 + (widest if upright and pitch >= 0.14 else 0.15))
     reused, computed = [r.reused for r in records], [r.computed for r in records]
     total = sum(reused) + sum(computed)
     words = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 MARGIN, LEFT = 0.14, 0.95
 CELL, HEIGHT = 0.42, 0.3  # inches of a block
@@ -53,12 +53,12 @@ class DecodeStep:
     out: float
 
 
-def draw_decode(state: DecodeStep, at: Place | None = None) -> Figure:
+def draw_decode(state: DecodeStep) -> Figure:
     """Draw rows → table → blocks → partial results → merge, from above; a color is a split."""
     pool_rows = -(-state.num_blocks // COLUMNS)
     parts_top = POOL + pool_rows * (HEIGHT + 0.1) + 0.5
     merge_top = parts_top + BOX[1] + 0.5
-    page = Page(LEFT + COLUMNS * CELL + MARGIN, merge_top + BOX[1] + MARGIN, at)
+    page = Page(LEFT + COLUMNS * CELL + MARGIN, merge_top + BOX[1] + MARGIN)
     rows = page.grid(LEFT, 0.24, CELL, HEIGHT, 0.04, 0)
     pool = page.grid(LEFT, POOL, CELL, HEIGHT + 0.1, 0.04, 0.1)
     for name, y in (

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import BLUE, FAINT, INK, ORANGE, SMALL, VERMILION, WIDTH, tint
 
 # ---------------------------------------------------------------------------------- draws
@@ -33,14 +33,14 @@ def float_bits(value: float) -> int:
 # ---------------------------------------------------------------------------------- bits
 
 
-def draw_bits(values: Sequence[float], at: Place | None = None) -> Figure:
+def draw_bits(values: Sequence[float]) -> Figure:
     """Draw floats with their bits as they are, and with those of their keys, a row for each.
 
     The sign is vermilion, the exponent orange, the mantissa blue; a 1 is dark, a 0 pale. The two
     columns of numbers are the bits read as integers without a sign.
     """
     row, top, left, width = 0.24, 0.62, 0.85, 32 * CELL
-    page = Page(WIDTH, top + row * len(values) + 0.15, at)
+    page = Page(WIDTH, top + row * len(values) + 0.15)
     columns = (
         (left, "bits of the float", float_bits),
         (left + width + 1.3, "bits of its key", ordered_key),
@@ -70,12 +70,10 @@ def draw_bits(values: Sequence[float], at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- number line
 
 
-def draw_number_line(
-    numbers: Sequence[float], ends: Sequence[float], title: str = "", at: Place | None = None
-) -> Figure:
+def draw_number_line(numbers: Sequence[float], ends: Sequence[float], title: str = "") -> Figure:
     """Draw a line from 0 to each of `ends`, one below the other, with a stroke for each number."""
     style.check_some(numbers, "numbers")
-    page = Page(WIDTH - 1.0, 0.36 + len(ends), at)
+    page = Page(WIDTH - 1.0, 0.36 + len(ends))
     page.put(0.2, 0.17, title, weight="bold")
     within = (f"{sum(number <= end for number in numbers)} up to {end:g}" for end in ends)
     page.say(f"{title}: from {min(numbers):g} to {max(numbers):g}, {style.some(within)}")
@@ -122,12 +120,12 @@ def rounds(logits: Sequence[float], masses: Sequence[int], threshold: float) -> 
     return tuple(found)
 
 
-def draw_rounds(state: Sequence[Round], at: Place | None = None) -> Figure:
+def draw_rounds(state: Sequence[Round]) -> Figure:
     """Draw the histogram of each round, of the bins that hold enough to be seen and a few beside.
 
     Larger logits are to the left. Bins passed over are gray, the one with the threshold orange.
     """
-    page = Page(WIDTH, 2.6, at)
+    page = Page(WIDTH, 2.6)
     pitch = (WIDTH - 2 * MARGIN) / 4
     kinds = {"larger logits, passed over": FAINT, "the threshold's bin": ORANGE, "the rest": BLUE}
     page.legend(MARGIN, 2.45, kinds)
@@ -163,13 +161,13 @@ def draw_rounds(state: Sequence[Round], at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- shares
 
 
-def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None = None) -> Figure:
+def draw_shares(counts: Sequence[int], shares: Sequence[float]) -> Figure:
     """Draw how often each token was drawn (bars), and how often it should be (dots).
 
     The lines through the dots are two standard deviations of the count up and down.
     """
     draws = sum(counts)
-    page = Page(6.0, 2.75, at)
+    page = Page(6.0, 2.75)
     page.put(MARGIN, 0.17, f"{draws:,} draws", 9.5, weight="bold")
     ax = page.chart(0.6, 0.4, 5.2, 1.75)
     places = list(range(len(counts)))
@@ -200,7 +198,7 @@ class Tally:
     expected: Sequence[float]
 
 
-def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | None = None) -> Figure:
+def draw_counts(tallies: Sequence[Tally], labels: Sequence[str]) -> Figure:
     """Draw one column for each tally, one row for each token.
 
     A blue bar is the count, a black line across it what was expected.
@@ -211,7 +209,7 @@ def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | Non
     columns, gap, row, top = len(tallies), 0.35, 0.26, 0.36
     width = min(2.6, (WIDTH - left - MARGIN - gap * (columns - 1)) / columns)
     page_width = left + columns * (width + gap) - gap + MARGIN
-    page = Page(max(page_width, 2.4), top + row * len(shown) + 0.32, at)
+    page = Page(max(page_width, 2.4), top + row * len(shown) + 0.32)
     page.note(left, page.height - 0.13, "black line: expected")
     largest = max(max(*tally.counts, *tally.expected) for tally in tallies)
     for i, tally in enumerate(tallies):
@@ -234,9 +232,7 @@ def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | Non
     return page.figure
 
 
-def draw_chance(
-    values: Sequence[float], limit: float, marks: Mapping[str, float], at: Place | None = None
-) -> Figure:
+def draw_chance(values: Sequence[float], limit: float, marks: Mapping[str, float]) -> Figure:
     """Draw a histogram of a statistic under chance alone, its limit, and samplers that were tested.
 
     Args:
@@ -244,7 +240,7 @@ def draw_chance(
         limit: where the test begins to refuse.
         marks: name → statistic; what lies beyond the right end is written there.
     """
-    page = Page(7.6, 2.25, at)
+    page = Page(7.6, 2.25)
     ax = page.chart(0.35, 0.15, 6.9, 1.55, left=False)
     right = limit * 1.9
     ax.hist(values, bins=60, range=(0, right), color=tint(BLUE, 0.5))

@@ -1,7 +1,7 @@
 """From recorded states to a film strip that a page can show, and to a slider that a reader moves.
 
-A drawing function here is any `draw(state, at=None) -> Figure` of `yaie.course.viz`, or one like
-it. If it also takes `previous`, it is given the state before, so that it can mark what changed.
+A drawing function here is any `draw(state) -> Figure` of `yaie.course.viz`, or one that calls such
+a one. If it also takes `previous`, it is given the state before, so that it can mark what changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Picture, Place
+from yaie.course.viz.page import Page, size_of
 from yaie.course.viz.style import INK, PAPER, SMALL, WIDTH
 
 GAP = 0.4  # inches between panels
@@ -21,17 +21,11 @@ TITLE_HEIGHT = 0.34
 Draw = Callable[..., Figure]
 
 
-def draw_frame(states: Sequence[Any], draw: Draw, index: int, at: Place | None = None) -> Figure:
+def draw_frame(states: Sequence[Any], draw: Draw, index: int) -> Figure:
     """Draw `states[index]`, compared with the state before if `draw` wants to know it."""
-    options: dict[str, Any] = {"at": at}
     if "previous" in signature(draw).parameters:
-        options["previous"] = states[index - 1] if index else None
-    return draw(states[index], **options)
-
-
-def frame_sizes(states: Sequence[Any], draw: Draw) -> list[tuple[float, float]]:
-    """Width and height of every frame, in inches."""
-    return [tuple(draw_frame(states, draw, i).get_size_inches()) for i in range(len(states))]
+        return draw(states[index], previous=states[index - 1] if index else None)
+    return draw(states[index])
 
 
 def film_strip(
@@ -64,11 +58,11 @@ def compose(
     """Put pictures of any kind on one figure.
 
     Args:
-        panels: functions `panel(at=None) -> Figure`.
+        panels: functions `panel() -> Figure`.
         titles: a number and a title for each panel.
         width: of the figure, in inches; more if a single panel is wider.
     """
-    sizes = [tuple(panel().get_size_inches()) for panel in panels]
+    sizes = [size_of(panel) for panel in panels]
     top = TITLE_HEIGHT if titles else 0.0
     if titles:
         sizes = [
@@ -76,14 +70,14 @@ def compose(
             for (panel_width, height), (_, title) in zip(sizes, titles, strict=True)
         ]
     corners, figure_width, figure_height = _flow(sizes, top, width)
-    figure = Picture(figure_width, figure_height)
-    page = Page(figure_width, figure_height, Place(figure))
+    page = Page(figure_width, figure_height)
     for i, (x, y) in enumerate(corners):
         if titles:
             draw_title(page, x, y, *titles[i])
             page.say("{}, {}:".format(*titles[i]))
-        panels[i](at=Place(figure, x, y + top))
-    return figure
+        with page.part(x, y + top):
+            panels[i]()
+    return page.figure
 
 
 def draw_title(page: Page, x: float, y: float, number: str, title: str) -> None:

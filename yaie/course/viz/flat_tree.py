@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 MARGIN = 0.14
 LEFT = 1.05  # inches, where the cells begin
@@ -30,7 +30,7 @@ class FlatView:
     node: int | None = None
 
 
-def draw_flat_tree(view: FlatView, at: Place | None = None) -> Figure:
+def draw_flat_tree(view: FlatView) -> Figure:
     """Draw the tree level by level, and below it tokens, starts, children and values.
 
     A node has one color, in the tree and in every array. `starts` and `children` have one cell
@@ -41,7 +41,7 @@ def draw_flat_tree(view: FlatView, at: Place | None = None) -> Figure:
     tokens, values = flat.tokens.tolist(), flat.values.tolist()
     levels = _levels(children)
     top = TOP + len(levels) * LEVEL + 0.22
-    page = Page(style.WIDTH, top + 4 * ROW, at)
+    page = Page(style.WIDTH, top + 4 * ROW)
     _draw_tree(page, view, levels, starts, children, tokens)
     owners = [n for n in range(len(starts) - 1) for _ in range(starts[n], starts[n + 1])]
     numbers = [*range(len(starts) - 1), None]

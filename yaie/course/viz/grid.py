@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 from yaie.course.viz.style import BLUE, FAINT, INK, MUTED, PAPER, SMALL, VERMILION, WASH, tint
 
 MARGIN = 0.12
@@ -58,7 +58,7 @@ class Launch:
         return thread_block * self.threads + thread
 
 
-def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
+def draw_grid(launch: Launch) -> Figure:
     """Draw every thread of a launch as a cell with the number of its element.
 
     A row is a warp, a color a thread block. Threads whose element does not exist are gray.
@@ -70,7 +70,7 @@ def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
     if not 1 <= rows <= MOST_WARPS:
         raise ValueError(f"a launch of 1 to {MOST_WARPS} warps can be drawn, got {rows}")
     left, gap = 1.62, 0.14  # inches; `gap` between thread blocks
-    page = Page(left + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * gap, at)
+    page = Page(left + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * gap)
     grid = page.grid(left, TOP, CELL, CELL, 0.03)
     _number_lanes(grid, WARP)
     idle = 0
@@ -99,7 +99,7 @@ def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
     return page.figure
 
 
-def draw_written(got, want, title: str = "", at: Place | None = None) -> Figure:
+def draw_written(got, want, title: str = "") -> Figure:
     """Draw the elements of an output, 32 in a row: right, wrong, or as it was before the launch.
 
     Args:
@@ -118,7 +118,7 @@ def draw_written(got, want, title: str = "", at: Place | None = None) -> Figure:
     ]
     rows = max(1, -(-got.size // WARP))
     size, left, top = min(0.16, 4.5 / rows), 0.75, 0.62
-    page = Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
+    page = Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12)
     page.put(MARGIN, 0.16, title, weight="bold")
     for _, where, face in kinds:
         cells = [
@@ -178,14 +178,14 @@ def programs_of(trace: Any, name: str, kind: str) -> Programs:
     return Programs(name, accesses[0].num_elements, blocks)
 
 
-def draw_programs(state: Programs, at: Place | None = None) -> Figure:
+def draw_programs(state: Programs) -> Figure:
     """Draw each block as a row of lanes with the number of the element; a color is a program.
 
     Lanes that the mask keeps out are gray. Lanes that are let in although their element does not
     exist are red.
     """
     if not state.blocks:
-        page = Page(4.6, 0.36, at)
+        page = Page(4.6, 0.36)
         words = "No program was watched: that takes Triton's interpreter."
         page.say(words)
         page.put(MARGIN, 0.18, words, color=MUTED)
@@ -198,7 +198,7 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
         )
     left, pitch = 1.15, CELL + 0.07  # inches
     width = max(left + lanes * CELL + MARGIN, 4.6)
-    page = Page(width, TOP + len(state.blocks) * pitch + 0.06, at)
+    page = Page(width, TOP + len(state.blocks) * pitch + 0.06)
     grid = page.grid(left, TOP, CELL, pitch, 0.03, 0.1)
     _number_lanes(grid, lanes)
     masked = stray = 0
@@ -229,14 +229,14 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
     return page.figure
 
 
-def draw_traffic(kinds: Mapping[str, Mapping[str, int]], at: Place | None = None) -> Figure:
+def draw_traffic(kinds: Mapping[str, Mapping[str, int]]) -> Figure:
     """Draw a bar for each way to compute the same: bytes read, then bytes written.
 
     Args:
         kinds: name of the way → {"read": bytes, "written": bytes}.
     """
     left, row = 2.1, 0.34
-    page = Page(9.0, 0.48 + row * len(kinds), at)
+    page = Page(9.0, 0.48 + row * len(kinds))
     most = max(sum(parts.values()) for parts in kinds.values())
     grid = page.grid(left, 0.42, 5.0 / most, row, gap_below=0.1)
     page.legend(left, 0.16, {"bytes read": BLUE, "bytes written": style.ORANGE})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 MARGIN, PIPE, TOP, WIDEST, GROW = 0.42, 0.72, 1.0, 2.2, 0.11  # inches
 THINNEST = 0.01  # of a pipe that would be thinner than a pixel
@@ -29,9 +29,7 @@ class Level:
     latency: int | None = None
 
 
-def draw_hierarchy(
-    levels: Sequence[Level], around: Mapping[str, int] | None = None, at: Place | None = None
-) -> Figure:
+def draw_hierarchy(levels: Sequence[Level], around: Mapping[str, int] | None = None) -> Figure:
     """Draw the memories in a row, and between them pipes whose widths are the speeds, to scale.
 
     Args:
@@ -39,7 +37,7 @@ def draw_hierarchy(
         around: what encloses memories, the innermost first -> how many of them.
     """
     style.check_some(levels, "levels")
-    page = Page(style.WIDTH, TOP + WIDEST + 0.95, at)
+    page = Page(style.WIDTH, TOP + WIDEST + 0.95)
     page.say("Memories in a row, the pipes between them as wide as they are fast")
     box = (page.width - 2 * MARGIN - PIPE * len(levels)) / (len(levels) + 1)
     for ring, (name, count) in reversed([*enumerate((around or {}).items())]):

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 MARGIN = 0.14
 
@@ -33,9 +33,7 @@ class Span:
     end: int
 
 
-def draw_latency(
-    spans: Sequence[Span], num_cycles: int | None = None, at: Place | None = None
-) -> Figure:
+def draw_latency(spans: Sequence[Span], num_cycles: int | None = None) -> Figure:
     """Draw a lane for each warp, and below them when the unit that they share is busy.
 
     Args:
@@ -46,7 +44,7 @@ def draw_latency(
     num_cycles = num_cycles or end
     warps = max(span.warp for span in spans) + 1
     left, lane = 0.95, 0.24
-    page = Page(style.WIDTH, 0.35 + lane * (warps + 1) + 0.45, at)
+    page = Page(style.WIDTH, 0.35 + lane * (warps + 1) + 0.45)
     grid = page.grid(left, 0.38, (style.WIDTH - left - 0.2) / num_cycles, lane, gap_below=0.06)
     for warp in range(warps):
         grid.name(warp, f"warp {warp}", style.BODY)
@@ -121,10 +119,10 @@ def finished(state: Timeline) -> int:
     return max((end for *_, end in started(state)), default=0)
 
 
-def draw_timeline(state: Timeline, at: Place | None = None) -> Figure:
+def draw_timeline(state: Timeline) -> Figure:
     """Draw a row for each SM and a bar for each thread block; a color is a sequence."""
     width, top = 4.7, 0.36
-    page = Page(width, top + 0.17 * state.processors + 0.3, at)
+    page = Page(width, top + 0.17 * state.processors + 0.3)
     grid = page.grid(MARGIN, top, (width - 2 * MARGIN) / state.longest, 0.17, 0.015, 0.04)
     for processor in range(state.processors):
         grid.bar(processor, 0, state.longest, style.WASH)
@@ -164,7 +162,7 @@ class Call:
     fails: bool = False
 
 
-def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
+def draw_launches(calls: Sequence[Call]) -> Figure:
     """Draw the calls of the CPU above, the kernels of the GPU below, and what joins them.
 
     After a kernel that fails the GPU does nothing more; the first call that waits reports it.
@@ -184,7 +182,7 @@ def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
             now = max(now, free)
         host.append((call, begin, now, failed and call.waits))
     left, unit = 1.0, 0.62  # inches of one unit of time, which has no name: nothing is measured
-    page = Page(max(left + max(now, free) * unit + MARGIN, 6.0), 1.77, at)
+    page = Page(max(left + max(now, free) * unit + MARGIN, 6.0), 1.77)
     grid = page.grid(left, 0.35, unit, 0.8, 0.04, 0.5)
 
     def bar(row: int, begin: float, end: float, name: str, color: str) -> None:
@@ -234,7 +232,6 @@ def draw_work(
     ways: Mapping[str, Sequence[Work]],
     until: float,
     gaps: Mapping[str, Sequence[tuple[float, float, str]]] | None = None,
-    at: Place | None = None,
 ) -> Figure:
     """Draw a row of the CPU and a row of the GPU for each way, all from 0 to `until` µs.
 
@@ -245,7 +242,7 @@ def draw_work(
     if until <= 0:
         raise ValueError(f"until must be above 0, got {until}")
     left, pitch, row = 1.5, 0.94, 0.3
-    page = Page(style.WIDTH, MARGIN + len(ways) * pitch + 0.3, at)
+    page = Page(style.WIDTH, MARGIN + len(ways) * pitch + 0.3)
     scale = (page.width - left - 0.3) / until
     for i, (name, works) in enumerate(ways.items()):
         y = MARGIN + i * pitch
@@ -308,12 +305,10 @@ def _busy(works: Sequence[Work]) -> float:
 # ---------------------------------------------------------------------------------- requests
 
 
-def _clock(
-    names: Iterable[str], end: float, lane: float, words: str, at: Place | None
-) -> tuple[Page, Grid]:
+def _clock(names: Iterable[str], end: float, lane: float, words: str) -> tuple[Page, Grid]:
     """A page with a lane for each name and a scale from 0 to `end` seconds below them."""
     names, left = list(names), 1.5
-    page = Page(style.WIDTH, 0.4 + lane * len(names) + 0.45, at)
+    page = Page(style.WIDTH, 0.4 + lane * len(names) + 0.45)
     grid = page.grid(left, 0.4, (style.WIDTH - left - 0.35) / (end or 1.0), lane)
     page.note(left, 0.17, words)
     for row, name in enumerate(names):
@@ -330,7 +325,7 @@ def _strokes(grid: Grid, row: int, times: Iterable[float], color: str) -> None:
         grid.ax.plot([grid.x(time)] * 2, ends, color=color, lw=1.3)
 
 
-def draw_requests(traces: Mapping[str, Any], at: Place | None = None) -> Figure:
+def draw_requests(traces: Mapping[str, Any]) -> Figure:
     """Draw a lane for each request: its time to first token as a bar, its tokens as strokes.
 
     Args:
@@ -340,7 +335,7 @@ def draw_requests(traces: Mapping[str, Any], at: Place | None = None) -> Figure:
     start = min(trace.due for trace in traces.values())
     end = max(trace.tokens[-1] for trace in traces.values()) - start
     words = "pale: waiting for the first token; strokes: tokens"
-    page, grid = _clock(traces, end, 0.34, words, at)
+    page, grid = _clock(traces, end, 0.34, words)
     indices = style.name_colors(traces)
     for row, (name, trace) in enumerate(traces.items()):
         color = style.series_color(indices[name])
@@ -356,7 +351,7 @@ def draw_requests(traces: Mapping[str, Any], at: Place | None = None) -> Figure:
     return page.figure
 
 
-def draw_arrivals(arrivals: Mapping[str, Sequence[float]], at: Place | None = None) -> Figure:
+def draw_arrivals(arrivals: Mapping[str, Sequence[float]]) -> Figure:
     """Draw a lane for each way to arrive, a stroke for each arrival.
 
     Args:
@@ -365,7 +360,7 @@ def draw_arrivals(arrivals: Mapping[str, Sequence[float]], at: Place | None = No
     found = {name: times for name, times in arrivals.items() if len(times)}
     style.check_some(found, "arrivals")
     end = max(times[-1] for times in found.values())
-    page, grid = _clock(arrivals, end, 0.44, "each stroke is a request", at)
+    page, grid = _clock(arrivals, end, 0.44, "each stroke is a request")
     for row, times in enumerate(arrivals.values()):
         _strokes(grid, row, times, style.series_color(row))
     each = (

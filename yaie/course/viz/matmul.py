@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 MARGIN = 0.14
 PRODUCT_GAP = 0.3  # inches between a, b and c
@@ -58,12 +58,12 @@ def lay_out_product(
     return tuple(grids)
 
 
-def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
+def draw_product(state: ProductStep) -> Figure:
     """Draw a, b above and c beside it, with the tiles of this iteration, and what they gave."""
     m, n, k, tile = state.m, state.n, state.k, state.tile
     unit, top = 1.25 / max(m, n, k), MARGIN + 0.2
     width, height = (k + n) * unit + 2 * MARGIN, top + (k + m) * unit + 0.68
-    page = Page(width + PRODUCT_GAP, height + PRODUCT_GAP, at)
+    page = Page(width + PRODUCT_GAP, height + PRODUCT_GAP)
     a, b, c = lay_out_product(page, m, n, k, unit, top, tile)
     rows, columns = (state.row, state.row + tile), (state.column, state.column + tile)
     for start in range(0, state.start + 1, tile):
@@ -110,11 +110,11 @@ class Part:
     marked: int = 0
 
 
-def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
+def draw_owners(parts: Sequence[Part]) -> Figure:
     """Draw rectangles of c side by side, each looking into a part of the one before."""
     side, gap = 2.1, 0.42
     widths = [side * part.columns / max(part.rows, part.columns) for part in parts]
-    page = Page(2 * MARGIN + sum(widths) + gap * (len(parts) - 1), side + 0.62, at)
+    page = Page(2 * MARGIN + sum(widths) + gap * (len(parts) - 1), side + 0.62)
     x, top = MARGIN, 0.34
     for part, width in zip(parts, widths, strict=True):
         unit = width / part.columns
@@ -144,7 +144,7 @@ def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- outer product
 
 
-def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) -> Figure:
+def draw_outer(a: Sequence[float], b: Sequence[float]) -> Figure:
     """Draw what a thread adds to its sums in one step along k: every number of a times each of b.
 
     Args:
@@ -159,7 +159,7 @@ def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) 
         f"{products / loaded:.3g} multiplications per number, 0.5 with one sum per thread",
     )
     beside_it = max(3.3, 0.4 + max(style.text_width(words, style.SMALL) for words in said))
-    page = Page(left + len(b) * cell + beside_it, top + len(a) * cell * 0.75 + 0.2, at)
+    page = Page(left + len(b) * cell + beside_it, top + len(a) * cell * 0.75 + 0.2)
     grid = page.grid(left, top, cell, cell * 0.75, 0.025)
     page.put(grid.left, 0.16, "a row of b", style.SMALL, weight="bold")
     page.put(MARGIN, 0.56, "a column of a", style.SMALL, weight="bold")
@@ -181,7 +181,7 @@ def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) 
 # ---------------------------------------------------------------------------------- banks
 
 
-def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
+def draw_places(table: Any, chunk: int = 0) -> Figure:
     """Draw the chunks of a tile in shared memory where they lie, 8 per line: all 32 banks.
 
     Args:
@@ -191,7 +191,7 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
     places = np.asarray(table.tolist() if hasattr(table, "tolist") else table)
     left, top = 0.45, 0.52
     lines = (int(places.max()) // 8 + 1) if places.size else 0
-    page = Page(left + 8 * 0.32 + MARGIN, top + lines * 0.19 + 0.58, at)
+    page = Page(left + 8 * 0.32 + MARGIN, top + lines * 0.19 + 0.58)
     grid = page.grid(left, top, 0.32, 0.19, 0.02)
     page.note(left, 0.16, "above: banks")
     for group in range(8):
@@ -216,7 +216,7 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
     return page.figure
 
 
-def draw_asked(asked: Sequence[Any], rows: range, chunks: int, at: Place | None = None) -> Figure:
+def draw_asked(asked: Sequence[Any], rows: range, chunks: int) -> Figure:
     """Draw some rows of a tile in shared memory, with the lanes that point ldmatrix at its chunks.
 
     Args:
@@ -226,7 +226,7 @@ def draw_asked(asked: Sequence[Any], rows: range, chunks: int, at: Place | None 
     """
     left, top, width, height = 0.45, 0.52, 0.27, 0.13
     across = max(2.4, left + chunks * width + MARGIN)  # the note's width at least
-    page = Page(across, top + len(rows) * height + 0.42, at)
+    page = Page(across, top + len(rows) * height + 0.42)
     grid = page.grid(left, top, width, height, 0.012)
     page.note(MARGIN, 0.16, "a color per matrix; the number is the lane's")
     for chunk in range(chunks):

@@ -9,7 +9,7 @@ from itertools import groupby, takewhile
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 # ---------------------------------------------------------------------------------- access
 
@@ -19,7 +19,7 @@ MOST_SECTORS = 32  # a row of memory; a request of 32 lanes rarely touches more
 SECTOR, WORD, BANKS = 32, 4, 32  # bytes, bytes that a bank gives at a time, how many
 
 
-def draw_access(access, at: Place | None = None) -> Figure:
+def draw_access(access) -> Figure:
     """Draw the worst request of one row of a report: `draw_access(report.line(12).accesses[0])`.
 
     Args:
@@ -31,12 +31,10 @@ def draw_access(access, at: Place | None = None) -> Figure:
     of = f" of {access.name}" if access.name else ""
     title = f"line {access.line}: {access.memory} {access.kind}{of}"
     draw = draw_sectors if access.memory == "global" else draw_banks
-    return draw(access.worst, access.size, title, at)
+    return draw(access.worst, access.size, title)
 
 
-def draw_sectors(
-    offsets: Mapping[int, int], size: int, title: str = "", at: Place | None = None
-) -> Figure:
+def draw_sectors(offsets: Mapping[int, int], size: int, title: str = "") -> Figure:
     """Draw the lanes of a warp above and the 32-byte sectors that they touch below, joined.
 
     Args:
@@ -47,7 +45,7 @@ def draw_sectors(
     shown = touched[:MOST_SECTORS]
     used = len({byte for o in offsets.values() for byte in range(o, o + size)})
     words = f"{style.count(len(touched), 'sector')} of 32 bytes for {used:,} bytes that are used"
-    page, lanes = _draw_lanes(offsets, size, title, words, 0.3, at)
+    page, lanes = _draw_lanes(offsets, size, title, words, 0.3)
     width = (page.width - 2 * MARGIN) / max(len(shown), 8)
     grid = page.grid(MARGIN, MEMORY, width, 0.3, 0.03, 0)
     byte = (width - 0.03) / SECTOR  # inches
@@ -72,9 +70,7 @@ def draw_sectors(
     return page.figure
 
 
-def draw_banks(
-    offsets: Mapping[int, int], size: int, title: str = "", at: Place | None = None
-) -> Figure:
+def draw_banks(offsets: Mapping[int, int], size: int, title: str = "") -> Figure:
     """Draw the lanes of a warp above and the 32 banks of shared memory below, words stacked.
 
     A bank gives one word of 4 bytes at a time: words that lie in one bank wait for each other.
@@ -85,7 +81,7 @@ def draw_banks(
     least = max(1, size // WORD)  # words in each bank if the lanes lay side by side
     height = min(0.16, 2.4 / deepest)
     most = f"{style.count(deepest, 'word')} in the fullest of 32 banks"
-    page, lanes = _draw_lanes(offsets, size, title, most, deepest * height, at)
+    page, lanes = _draw_lanes(offsets, size, title, most, deepest * height)
     grid = page.grid(MARGIN, MEMORY, (page.width - 2 * MARGIN) / BANKS, height, 0.03, height * 0.1)
     bottom = grid.y(deepest)
     for bank in range(BANKS):
@@ -120,19 +116,14 @@ def _units(offset: int, size: int, unit: int) -> range:
 
 
 def _draw_lanes(
-    offsets: Mapping[int, int],
-    size: int,
-    title: str,
-    words: str,
-    height: float,
-    at: Place | None,
+    offsets: Mapping[int, int], size: int, title: str, words: str, height: float
 ) -> tuple[Page, Grid]:
     """A page with the 32 lanes in a row, and room below them for a memory of this height."""
     if not offsets or not all(0 <= lane < 32 for lane in offsets):
         raise ValueError(f"offsets must have lanes from 0 to 31, got {sorted(offsets)}")
     if not 1 <= size <= 16:
         raise ValueError(f"size must be from 1 to 16 bytes, got {size}")
-    page = Page(style.WIDTH, MEMORY + height + 0.62, at)
+    page = Page(style.WIDTH, MEMORY + height + 0.62)
     page.put(MARGIN, 0.14, title, weight="bold")
     page.note(page.width - MARGIN, 0.14, words, "right")
     grid = page.grid(MARGIN, LANES, (page.width - 2 * MARGIN) / 32, 0.24, 0.03, 0)
@@ -156,7 +147,7 @@ def _join(lanes: Grid, lane: int, x: float) -> None:
 ROW = 0.085  # inches: a request
 
 
-def draw_lanes_active(access, title: str = "", at: Place | None = None) -> Figure:
+def draw_lanes_active(access, title: str = "") -> Figure:
     """Draw a row for each request of a report's access, as many as were kept: idle lanes hatched.
 
     Args:
@@ -165,7 +156,7 @@ def draw_lanes_active(access, title: str = "", at: Place | None = None) -> Figur
     if not access.first_lanes:
         raise ValueError(f"access must have a request to draw, got none for line {access.line}")
     rows = access.first_lanes
-    page = Page(3.9, 0.62 + ROW * len(rows) + 0.3, at)
+    page = Page(3.9, 0.62 + ROW * len(rows) + 0.3)
     share = f"{access.lanes / access.requests:.3g} of 32 lanes active"
     page.put(MARGIN, 0.16, title or f"line {access.line}", weight="bold")
     page.note(MARGIN, 0.37, f"{style.count(access.requests, 'request')}, {share}")
@@ -216,7 +207,7 @@ class TileAccess:
         return max(Counter(word % BANKS for word in self.words).values())
 
 
-def draw_tile_banks(state: TileAccess, at: Place | None = None) -> Figure:
+def draw_tile_banks(state: TileAccess) -> Figure:
     """Draw the array with a shade for each bank, the words asked for, and how many a bank gives."""
     if not state.offsets:
         raise ValueError("state must have an access of at least one lane, got none")
@@ -224,7 +215,7 @@ def draw_tile_banks(state: TileAccess, at: Place | None = None) -> Figure:
         raise ValueError(f"word {max(state.words)} is past {state.rows} rows of {state.pitch}")
     top, asked, most = 0.5, set(state.words), state.wavefronts
     below = top + state.rows * CELL
-    page = Page(LEFT + max(state.pitch, BANKS) * CELL + 0.08, below + TALLY + 0.62, at)
+    page = Page(LEFT + max(state.pitch, BANKS) * CELL + 0.08, below + TALLY + 0.62)
     color = style.VERMILION if most > 1 else style.GREEN
     page.note(LEFT, 0.2, f"rows of {state.pitch} words")
     grid = page.grid(LEFT, top, CELL, CELL, 0.01)
@@ -267,7 +258,7 @@ SOURCE_WIDTH = 5.0
 MOST_ROWS = 20
 
 
-def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
+def draw_costs(report, most: float = 0.0) -> Figure:
     """Draw the table of a report: a row for each access of a line, a bar for what it costs.
 
     Accesses of a line that follow each other and cost the same share a row.
@@ -282,7 +273,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
         raise ValueError("report must have accesses to memory, got none")
     lines = report.source.splitlines()
     longest = max(most, *(max(a.per_request, a.ideal) for a in accesses))
-    page = Page(style.WIDTH, 1.04 + 0.3 * len(accesses), at)
+    page = Page(style.WIDTH, 1.04 + 0.3 * len(accesses))
     left = MARGIN + SOURCE_WIDTH + 1.35
     grid = page.grid(left, 0.68, 2.5 / max(longest, 4), 0.3, 0, 0.12)
     page.put(MARGIN, 0.16, _verdict(report.accesses), weight="bold")

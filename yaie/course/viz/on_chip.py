@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 LEFT, TOP, ROW, BAR, GAP = 1.5, 0.62, 0.36, 0.22, 1.15  # inches
 
 
 def draw_on_chip(
-    rows: Mapping[str, Mapping[str, Mapping[str, int]]],
-    rooms: Mapping[str, int],
-    at: Place | None = None,
+    rows: Mapping[str, Mapping[str, Mapping[str, int]]], rooms: Mapping[str, int]
 ) -> Figure:
     """Draw a box for each memory on the chip, and what each row would put into it, to scale.
 
@@ -23,7 +21,7 @@ def draw_on_chip(
     """
     style.check_some(rows, "rows")
     style.check_some(rooms, "rooms")
-    page = Page(style.WIDTH, TOP + len(rows) * ROW + 0.45, at)
+    page = Page(style.WIDTH, TOP + len(rows) * ROW + 0.45)
     column = (page.width - LEFT) / len(rooms)
     largest = max(max(sum(row[room].values()) for row in rows.values()) for room in rooms)
     scale = (column - GAP) / max(largest, *rooms.values())

@@ -12,7 +12,7 @@ from yaie.course.viz import style
 from yaie.course.viz.attention import draw_attention
 from yaie.course.viz.blocks import PoolState, draw_blocks
 from yaie.course.viz.film import compose
-from yaie.course.viz.page import Page, Place, Sheet
+from yaie.course.viz.page import Page, Sheet
 from yaie.course.viz.schedule import StepRecord, draw_schedule
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeNode, TreeState
@@ -85,7 +85,7 @@ PARTS = {
 }
 
 
-def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Figure:
+def draw_course_map(notebook: int | None = None) -> Figure:
     """Draw the way from a prompt to its answer, each part with the notebooks that build it.
 
     Args:
@@ -94,7 +94,7 @@ def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Fig
     last = _numbers(COURSE[-1][0])[-1]
     if notebook is not None and not 0 <= notebook <= last:
         raise ValueError(f"notebook must be between 0 and {last}, got {notebook}")
-    page = Page(style.WIDTH, 5.0, at)
+    page = Page(style.WIDTH, 5.0)
     _draw_arrows(page.ax)
     _draw_bubble(page.ax, PARTS["tokenizer"], "your question")
     _draw_bubble(page.ax, PARTS["stream"], "the answer")

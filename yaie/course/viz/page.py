@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,6 +258,25 @@ class Place:
     y: float = 0.0
 
 
+_place: ContextVar[Place | None] = ContextVar("_place", default=None)  # of the next page
+
+
+@contextmanager
+def _placed(place: Place | None) -> Iterator[None]:
+    """Pages that are made inside begin there; with None each is a figure of its own."""
+    before = _place.set(place)
+    try:
+        yield
+    finally:
+        _place.reset(before)
+
+
+def size_of(draw: Callable[[], Figure]) -> tuple[float, float]:
+    """Width and height of a picture in inches; it is drawn apart for that."""
+    with _placed(None):
+        return tuple(draw().get_size_inches())
+
+
 class Page:
     """A rectangle of `width` by `height` inches to draw on: a figure of its own, or a part of one.
 
@@ -264,9 +285,9 @@ class Page:
         ax: a sheet over the whole page, in inches, y pointing down; the page has its marks too.
     """
 
-    def __init__(self, width: float, height: float, at: Place | None = None) -> None:
+    def __init__(self, width: float, height: float) -> None:
         self.width, self.height = width, height
-        self._place = at or Place(Picture(width, height))
+        self._place = _place.get() or Place(Picture(width, height))
         self.figure = self._place.figure
         self.ax = self.axes(0, 0, width, height)
         self.ax.axis("off")
@@ -274,6 +295,10 @@ class Page:
         self.put, self.note, self.plot = self.ax.put, self.ax.note, self.ax.plot
         self.box, self.cell, self.rect = self.ax.box, self.ax.cell, self.ax.rect
         self.arrow = self.ax.arrow
+
+    def part(self, x: float, y: float) -> AbstractContextManager[None]:
+        """Pages that are made inside are parts of this one, their top left corners at (x, y)."""
+        return _placed(Place(self.figure, self._place.x + x, self._place.y + y))
 
     def grid(
         self,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.blocks import PoolState, cached_blocks, draw_blocks, snapshot_pool
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page, size_of
 from yaie.course.viz.style import FAINT, INK, PAPER, SMALL, WASH, WIDTH, series_color, tint
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeState, snapshot_tree
@@ -20,11 +20,7 @@ MARGIN = 0.12
 
 
 def draw_slots(
-    tokens: Sequence[str],
-    slots: Sequence[int],
-    num_blocks: int,
-    block_size: int,
-    at: Place | None = None,
+    tokens: Sequence[str], slots: Sequence[int], num_blocks: int, block_size: int
 ) -> Figure:
     """Draw a request's tokens above, the pool as one row of slots below, and what joins them.
 
@@ -40,7 +36,7 @@ def draw_slots(
         raise ValueError(f"slots must be from 0 to {num_slots - 1}, got {outside[0]}")
     gap, height, top, pool_top = 0.12, 0.34, 0.3, 1.49  # inches; `gap` between blocks
     cell = (WIDTH - 2 * MARGIN - gap * (num_blocks - 1)) / num_slots
-    page = Page(WIDTH, pool_top + height + 0.42, at)
+    page = Page(WIDTH, pool_top + height + 0.42)
     page.note(MARGIN, 0.14, f"{style.count(len(tokens), 'token')}, in their order")
     # The row of tokens is cut where blocks end, as the pool is, and stands above its middle.
     row = len(tokens) * cell + gap * (-(-len(tokens) // block_size) - 1)
@@ -96,9 +92,7 @@ def pool_extents(state: PoolState) -> list[Extent]:
     return list(extents.values())
 
 
-def draw_fragmentation(
-    layouts: Mapping[str, Sequence[Extent]], capacity: int, at: Place | None = None
-) -> Figure:
+def draw_fragmentation(layouts: Mapping[str, Sequence[Extent]], capacity: int) -> Figure:
     """Compare ways to lay requests out in the same memory.
 
     Each layout is a bar of `capacity` tokens: colored where tokens are, hatched where memory is
@@ -106,7 +100,7 @@ def draw_fragmentation(
     """
     style.check_some(layouts, "layouts")
     row = 0.98
-    page = Page(WIDTH, MARGIN + row * len(layouts), at)
+    page = Page(WIDTH, MARGIN + row * len(layouts))
     unit = (page.width - 2 * MARGIN) / capacity
     grid = page.grid(MARGIN, MARGIN + 0.24, unit, row, gap_below=row - 0.42)
     for i, (name, extents) in enumerate(layouts.items()):
@@ -172,20 +166,17 @@ def snapshot_cache(
 
 
 def draw_cache(
-    state: CacheState,
-    previous: CacheState | None = None,
-    width: float = WIDTH,
-    at: Place | None = None,
+    state: CacheState, previous: CacheState | None = None, width: float = WIDTH
 ) -> Figure:
     """Draw the tree, and below it the block tables and the pool."""
     before = (None, None) if previous is None else (previous.tree, previous.pool)
     tree = partial(draw_tree, state.tree, before[0], width)
     pool = partial(draw_blocks, state.pool, before[1], width)
-    sizes = [panel().get_size_inches() for panel in (tree, pool)]
-    page = Page(max(width for width, _ in sizes), sum(height for _, height in sizes), at)
-    x, y = (at.x, at.y) if at else (0.0, 0.0)
-    tree(at=Place(page.figure, x, y))
-    pool(at=Place(page.figure, x, y + sizes[0][1]))
+    sizes = [size_of(panel) for panel in (tree, pool)]
+    page = Page(max(width for width, _ in sizes), sum(height for _, height in sizes))
+    for panel, y in ((tree, 0.0), (pool, sizes[0][1])):
+        with page.part(0.0, y):
+            panel()
     return page.figure
 
 
@@ -209,14 +200,14 @@ class Prefix:
     once: bool
 
 
-def draw_prefix(state: Prefix, at: Place | None = None) -> Figure:
+def draw_prefix(state: Prefix) -> Figure:
     """Draw a row of blocks for each sequence; shared ones are pink, and one box if read together.
 
     Below: how many blocks are read, and how many rows of queries each part has to offer.
     """
     many, most = len(state.tables), max(map(len, state.tables))
     left, top, gap, width, height = 1.05, 0.62, 0.07, 0.49, 0.37  # inches; blocks with their gaps
-    page = Page(max(left + most * width + 0.39, 4.4), top + many * height + 0.52, at)
+    page = Page(max(left + most * width + 0.39, 4.4), top + many * height + 0.52)
     together = page.grid(left, top, width, height, gap)
     apart = page.grid(left + 0.25, top, width, height, gap)  # right of what is shared
     pink = {"face": tint(style.SHARED, 0.35), "radius": 0.03}
@@ -267,10 +258,10 @@ class Readers:
     num_blocks: int
 
 
-def draw_readers(state: Readers, at: Place | None = None) -> Figure:
+def draw_readers(state: Readers) -> Figure:
     """Draw a row for each thread block, a column for each block, and how often each is read."""
     rows, left, top = len(state.names), 1.75, 0.56
-    page = Page(left + state.num_blocks * 0.3 + 0.14, top + rows * 0.24 + 0.42, at)
+    page = Page(left + state.num_blocks * 0.3 + 0.14, top + rows * 0.24 + 0.42)
     grid = page.grid(left, top, 0.3, 0.24, 0.04)
     page.put(0.14, 0.18, style.count(rows, "thread block"), weight="bold")
     page.note(left - 0.1, top - 0.1, "block of the pool", "right")

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 from yaie.course.viz.style import BLUE, FAINT, GREEN, INK, MUTED, SMALL, WIDTH, series_color, tint
 
 # ---------------------------------------------------------------------------------- parallel
@@ -26,7 +26,7 @@ class HeadShares:
     ranks: Sequence[tuple[Sequence[int], Sequence[int]]]
 
 
-def draw_head_shares(shares: HeadShares, at: Place | None = None) -> Figure:
+def draw_head_shares(shares: HeadShares) -> Figure:
     """Draw the model's heads above, and below them those that each rank holds, in its color.
 
     A KV head that several ranks hold shows as often; a head that no rank has stays empty above.
@@ -35,7 +35,7 @@ def draw_head_shares(shares: HeadShares, at: Place | None = None) -> Figure:
     left = MARGIN + style.text_width("query heads") + 0.2
     row, pitch = 0.46, CELL + GAP
     rows = 2 + len(shares.ranks)
-    page = Page(left + MARGIN + shares.num_heads * pitch, 0.37 + rows * row, at)
+    page = Page(left + MARGIN + shares.num_heads * pitch, 0.37 + rows * row)
     wide = page.grid(left, 0.16, group * pitch, row, GAP, row - CELL)
     narrow = page.grid(left, 0.16, pitch, row, GAP, row - CELL)
     page.say(f"{shares.num_heads} query heads and {shares.num_kv_heads} KV heads over ranks")
@@ -81,9 +81,7 @@ class Matrix:
     rank: int | None = None
 
 
-def draw_matrices(
-    rows: Sequence[tuple[str, Sequence[Matrix | str]]], at: Place | None = None
-) -> Figure:
+def draw_matrices(rows: Sequence[tuple[str, Sequence[Matrix | str]]]) -> Figure:
     """Draw equations of matrices, one per row: names, numbers as colors, signs such as "+" between.
 
     All matrices have one scale of colors: white is 0.
@@ -100,7 +98,7 @@ def draw_matrices(
         max(arrays[id(i)].shape[0] for i in items if isinstance(i, Matrix)) * cell
         for _, items in rows
     ]
-    page = Page(WIDTH, sum(tall) + len(rows) * 0.72 + 0.3, at)
+    page = Page(WIDTH, sum(tall) + len(rows) * 0.72 + 0.3)
     key = "blue: above 0, red: below, white: 0; all matrices have one scale"
     page.note(MARGIN, page.height - 0.14, key)
     y = 0.0
@@ -148,7 +146,7 @@ class Cuts:
     ranks: int
 
 
-def draw_cuts(cuts: Cuts, at: Place | None = None) -> Figure:
+def draw_cuts(cuts: Cuts) -> Figure:
     """Draw x @ up.T and then @ down.T, to scale: what a color covers, its rank alone holds.
 
     The weights lie as the product needs them, transposed: outputs from left to right.
@@ -167,7 +165,7 @@ def draw_cuts(cuts: Cuts, at: Place | None = None) -> Figure:
         max(columns * UNIT, *(style.text_width(word, 6.5) for word in words))
         for words, (_, columns) in zip(labels, shapes, strict=True)
     ]
-    page = Page(2 * MARGIN + sum(widths) + len(signs) * BETWEEN, height + 1.05, at)
+    page = Page(2 * MARGIN + sum(widths) + len(signs) * BETWEEN, height + 1.05)
     page.legend(MARGIN, 0.17, {f"rank {r}": _of_rank(r) for r in range(cuts.ranks)})
     x, middle, part = MARGIN, 0.62 + height / 2, inner // cuts.ranks
     for number, (words, (rows, columns)) in enumerate(zip(labels, shapes, strict=True)):
@@ -210,7 +208,6 @@ def draw_speculation(
     rounds: Sequence[tuple[Sequence, Sequence]],
     decode: Callable[[list], str] = lambda ids: str(ids[0]),
     max_rounds: int = 24,
-    at: Place | None = None,
 ) -> Figure:
     """Draw passes, one per line: the drafted tokens that were kept, those that were not, and the
     model's own choice.
@@ -222,7 +219,7 @@ def draw_speculation(
     kept = [_agreed(*one) for one in rounds]
     shown = list(zip(rounds[:max_rounds], kept, strict=False))
     more = len(rounds) - len(shown)
-    page = Page(WIDTH, 0.65 + (len(shown) + bool(more)) * 0.36, at)
+    page = Page(WIDTH, 0.65 + (len(shown) + bool(more)) * 0.36)
     kinds = {"drafted and kept": GREEN, "drafted in vain": FAINT, "the model's own": BLUE}
     page.legend(MARGIN, 0.2, {words: tint(color, 0.45) for words, color in kinds.items()})
     for number, ((draft, accepted), agreed) in enumerate(shown):

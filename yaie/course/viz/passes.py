@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 LEFT, PANEL, TILES, BAR, LINE = 0.45, 3.3, 8, 0.15, 0.2  # inches, tiles of a row
 COLORS = {"scores": style.BLUE, "values": style.ORANGE, "weights": style.VERMILION}
@@ -27,11 +27,11 @@ class Pass:
     writes: str = ""
 
 
-def draw_passes(ways: Mapping[str, Sequence[Pass]], at: Place | None = None) -> Figure:
+def draw_passes(ways: Mapping[str, Sequence[Pass]]) -> Figure:
     """Draw ways side by side, their passes one below the other, each with the rows it touches."""
     style.check_some(ways, "ways")
     tall = max(sum(_height(one) for one in passes) for passes in ways.values())
-    page = Page(PANEL * len(ways) + 0.1, 0.85 + tall, at)
+    page = Page(PANEL * len(ways) + 0.1, 0.85 + tall)
     for number, (name, passes) in enumerate(ways.items()):
         x, y = 0.12 + number * PANEL, 0.5
         page.put(x, 0.2, name, style.TITLE, weight="bold")

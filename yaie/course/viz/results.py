@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 MARGIN = 0.14
 
@@ -78,7 +78,6 @@ def draw_ladder(
     rungs: Sequence[Rung],
     ceiling: str,
     title: str = "",
-    at: Place | None = None,
     width: float = 9.4,
     most: float = 1.0,
 ) -> Figure:
@@ -90,7 +89,7 @@ def draw_ladder(
     """
     style.check_some(rungs, "rungs")
     full = max(1.0, most, *(rung.share for rung in rungs))
-    page = Page(width, 0.5 + 0.28 * len(rungs) + MARGIN, at)
+    page = Page(width, 0.5 + 0.28 * len(rungs) + MARGIN)
     title = spelled(title)
     page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
     left = min(3.0, 0.3 * width)
@@ -107,9 +106,7 @@ def draw_ladder(
 # ---------------------------------------------------------------------------------- bench
 
 
-def draw_bench(
-    record: Mapping[str, Any], operators: Sequence[str] = (), at: Place | None = None
-) -> Figure:
+def draw_bench(record: Mapping[str, Any], operators: Sequence[str] = ()) -> Figure:
     """Draw a bar for each way to compute some operators; the engine's own are blue.
 
     Args:
@@ -125,7 +122,7 @@ def draw_bench(
     if not cases:
         raise ValueError(f"record must have times of {' or '.join(operators)}, got none")
     rows = sum(map(len, cases.values())) + 1.25 * len(cases)
-    page = Page(9.2, 0.52 + 0.24 * rows, at)
+    page = Page(9.2, 0.52 + 0.24 * rows)
     gpu = record["machine"].get("gpu") or record["machine"]["processor"]
     words = f"{gpu}, {record['date']}, torch {record['versions']['torch']}"
     page.put(MARGIN, 0.17, words, weight="bold")
@@ -171,12 +168,12 @@ class Build:
     ours: bool = False
 
 
-def draw_builds(builds: Sequence[Build], title: str = "", at: Place | None = None) -> Figure:
+def draw_builds(builds: Sequence[Build], title: str = "") -> Figure:
     """Draw a bar for each way on a logarithmic scale of seconds."""
     style.check_some(builds, "builds")
     seconds = [build.seconds for build in builds]
     low, high = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
-    page = Page(9.8, 0.62 + 0.3 * len(builds) + MARGIN, at)
+    page = Page(9.8, 0.62 + 0.3 * len(builds) + MARGIN)
     page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
     page.say(f"{title}, seconds of each way to build")
     grid = page.grid(4.0, 0.62, 3.8 / max(high - low, 1), 0.3, gap_below=0.08)
@@ -197,7 +194,7 @@ def draw_builds(builds: Sequence[Build], title: str = "", at: Place | None = Non
 # ---------------------------------------------------------------------------------- backends
 
 
-def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = None) -> Figure:
+def draw_backends(table: Sequence, only: Sequence[str] = ()) -> Figure:
     """Draw a row for each operator and a column for each back end of `yaie.kernel_info()`.
 
     Full color: asked first; pale: could compute it; white: cannot here, and why not. Nothing: the
@@ -213,7 +210,7 @@ def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = 
         raise ValueError(f"only must name operators of the table, got {list(only)}")
     columns = list(dict.fromkeys(entry.backend for entry in entries))
     width = min(1.9, (style.WIDTH - 2.2) / len(columns))
-    page = Page(2.2 + len(columns) * width, 0.46 + len(operators) * 0.27, at)
+    page = Page(2.2 + len(columns) * width, 0.46 + len(operators) * 0.27)
     grid = page.grid(2.1, 0.36, width, 0.27, 0.06, 0.04)
     for column, name in enumerate(columns):
         page.put(grid.x(column + 0.5), 0.17, name, ha="center", weight="bold")
@@ -252,7 +249,6 @@ def draw_profile(
     said: Sequence[str] = (),
     apart: Sequence[str] = (),
     title: str = "",
-    at: Place | None = None,
 ) -> Figure:
     """Draw a row for each kernel and a column for each part, in percent of what it can do.
 
@@ -265,7 +261,7 @@ def draw_profile(
     if said and len(said) != len(rows):
         raise ValueError(f"said must have one text for each of {len(rows)} rows, got {len(said)}")
     left, end = 2.2, 1.9 if said else 0.3
-    page = Page(style.WIDTH, 0.66 + 0.3 * len(rows) + MARGIN, at)
+    page = Page(style.WIDTH, 0.66 + 0.3 * len(rows) + MARGIN)
     grid = page.grid(left, 0.66, (page.width - left - end) / len(columns), 0.3, 0.04)
     page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
     page.say(title)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import (
     FAINT,
     GREEN,
@@ -59,11 +59,11 @@ def tile_name(halves: tuple[int | None, int | None]) -> str:
     return " and ".join(f"half {tile_name((half, half))}" for half in halves)
 
 
-def draw_ring(state: Moment, at: Place | None = None) -> Figure:
+def draw_ring(state: Moment) -> Figure:
     """Draw the stages, the two mbarriers of each, and what was read so far."""
     row, top = 0.62, 1.0
     bottom = top + row * len(state.stages)
-    page = Page(7.6, bottom + 0.5, at)
+    page = Page(7.6, bottom + 0.5)
     page.put(MARGIN, 0.2, state.event, weight="bold")
     page.note(MARGIN, 0.46, f"producer: {state.producer}")
     page.note(3.9, 0.46, f"consumer: {state.consumer}")
@@ -96,12 +96,7 @@ def draw_ring(state: Moment, at: Place | None = None) -> Figure:
     return page.figure
 
 
-def draw_box(
-    sizes: tuple[int, int],
-    box: tuple[int, int],
-    corner: tuple[int, int],
-    at: Place | None = None,
-) -> Figure:
+def draw_box(sizes: tuple[int, int], box: tuple[int, int], corner: tuple[int, int]) -> Figure:
     """Draw a box over a tensor, hatched where it lies outside and zeros arrive.
 
     Args:
@@ -113,7 +108,7 @@ def draw_box(
     high = [max(sizes[i], corner[i] + box[i]) for i in (0, 1)]
     unit = min(2.6 / (high[0] - low[0]), 2.0 / (high[1] - low[1]))
     left, top = MARGIN - low[0] * unit, 0.5 - low[1] * unit
-    page = Page(2 * MARGIN + 2.6, 0.9 + 2.0, at)
+    page = Page(2 * MARGIN + 2.6, 0.9 + 2.0)
     grid = page.grid(left, top, unit, unit)
     grid.area((0, sizes[1]), (0, sizes[0]), tint(SKY, 0.25), edge=FAINT)
     rows, columns = ((corner[i], corner[i] + box[i]) for i in (1, 0))
@@ -134,7 +129,7 @@ def draw_box(
 
 
 def draw_address_bits(
-    before: int, after: int, chosen: Sequence[int], changed: Sequence[int], at: Place | None = None
+    before: int, after: int, chosen: Sequence[int], changed: Sequence[int]
 ) -> Figure:
     """Draw an address as bits, above the one that a swizzle makes of it.
 
@@ -143,7 +138,7 @@ def draw_address_bits(
         chosen, changed: numbers of the bits that are xored, and of those into which.
     """
     bits, width, left = 12, 0.42, 1.5
-    page = Page(left + bits * width + MARGIN, 2.0, at)
+    page = Page(left + bits * width + MARGIN, 2.0)
     upper = page.grid(left, 0.42, width, 0.32, 0.03)
     lower = page.grid(left, 1.22, width, 0.32, 0.03)
     for column in range(bits):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import FAINT, INK, MUTED, PAPER, TITLE, WASH, WIDTH, series_color
 
 LEFT, TOP, HEIGHT, BOTTOM = 0.75, 0.55, 4.3, 0.55  # inches around the axes and of them
@@ -49,7 +49,6 @@ def draw_roofline(
     points: Sequence[Point] = (),
     title: str = "",
     span: tuple[float, float] | None = None,
-    at: Place | None = None,
 ) -> Figure:
     """Draw roofs, and points on them or, where measured, below them.
 
@@ -65,7 +64,7 @@ def draw_roofline(
     for point in points:
         if point.intensity <= 0:
             raise ValueError(f"intensity of {point.label!r} must be above 0, got {point.intensity}")
-    page = Page(WIDTH, TOP + HEIGHT + BOTTOM, at)
+    page = Page(WIDTH, TOP + HEIGHT + BOTTOM)
     plot = _Plot(page, roofs, points, span)
     page.put(0.12, 0.2, title, TITLE, weight="bold")
     plot.scales()

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import HALO, Grid, Page, Place
+from yaie.course.viz.page import HALO, Grid, Page
 
 MARGIN = 0.12
 ROW = 0.2
@@ -97,9 +97,7 @@ def _softmax(logits: Any) -> np.ndarray:
 # ---------------------------------------------------------------------------------- drawing
 
 
-def draw_sampling(
-    state: SamplingState, scale: float | None = None, at: Place | None = None
-) -> Figure:
+def draw_sampling(state: SamplingState, scale: float | None = None) -> Figure:
     """Draw one column for each stage, one row for each token.
 
     A blue bar is a token's probability after the stage; an outline is what it was before. The
@@ -117,7 +115,7 @@ def draw_sampling(
     width = min(2.4, (style.WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
     rows_height = ROW * (len(labels) + 1) + 0.08
     page_width = left + columns * width + (columns - 1) * GAP + MARGIN
-    page = Page(page_width, HEADER + rows_height + 0.3, at)
+    page = Page(page_width, HEADER + rows_height + 0.3)
     largest = max(max(stage.probabilities) for stage in state.stages)
     scale = scale or next(s for s in SCALES if s >= largest - 1e-9)
     survives = [p > 0 for p in state.stages[-1].probabilities]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place, Sheet
+from yaie.course.viz.page import Grid, Page, Sheet
 
 MARGIN = 0.12
 BUDGET_HEIGHT = 0.62
@@ -59,7 +59,6 @@ def draw_schedule(
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
     request_ids: Sequence[str] | None = None,
-    at: Place | None = None,
 ) -> Figure:
     """Draw one row for each request, one column for each step, and the tokens of each step below.
 
@@ -70,7 +69,7 @@ def draw_schedule(
         num_steps, request_ids: how many columns and which rows to leave room for: by default
             those of `steps`. A slider over a growing schedule wants all of them from the start.
     """
-    return draw_schedules({"": steps}, token_budget, arrivals, num_steps, request_ids, at)
+    return draw_schedules({"": steps}, token_budget, arrivals, num_steps, request_ids)
 
 
 def draw_schedules(
@@ -79,7 +78,6 @@ def draw_schedules(
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
     request_ids: Sequence[str] | None = None,
-    at: Place | None = None,
 ) -> Figure:
     """Draw several schedules of the same requests below each other, on one scale of steps."""
     style.check_some(schedules, "schedules")
@@ -93,7 +91,7 @@ def draw_schedules(
     key_height = 0.1 + 0.22 * (1 + places[-1][1]) if places else 0.0
     heads = [0.3 if name else 0.0 for name in schedules]
     height = sum(heads) + chart.height * len(schedules) + key_height + MARGIN
-    page = Page(chart.width, height, at)
+    page = Page(chart.width, height)
     y = MARGIN
     for (name, steps), head in zip(schedules.items(), heads, strict=True):
         if name:

@@ -4,6 +4,7 @@ import base64
 import html
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from IPython.display import display
@@ -17,10 +18,9 @@ from yaie.course.viz.film import (
     draw_frame,
     draw_title,
     film_strip,
-    frame_sizes,
     title_width,
 )
-from yaie.course.viz.page import Page, Picture, Place, png
+from yaie.course.viz.page import Page, Picture, png, size_of
 
 STRIP_FRAMES = 4
 
@@ -111,23 +111,22 @@ def _frames(
 ) -> tuple[Picture, list[str]]:
     """All states in a row, and the text of each. All get the size of the largest, so that the
     page below the slider does not jump."""
-    width, height = (max(side) for side in zip(*frame_sizes(states, draw), strict=True))
+    frames = [partial(draw_frame, states, draw, index) for index in range(len(states))]
+    width, height = (max(side) for side in zip(*map(size_of, frames), strict=True))
     # In whole pixels: a fraction would add up over the row.
     width = max([width, *map(title_width, titles or ())])
     width = math.ceil(width * style.DPI - 1e-6) / style.DPI
     top = TITLE_HEIGHT if titles else 0.0
-    row = Picture(width * len(states), height + top)
-    texts = []
-    for index in range(len(states)):
-        said = len(row.sentences)
-        left = index * width
+    page, texts = Page(width * len(states), height + top), []
+    for index, draw_one in enumerate(frames):
+        said = len(page.figure.sentences)
         if titles:
-            page = Page(width, height + top, Place(row, left))
-            draw_title(page, 0.0, 0.0, str(index + 1), titles[index])
+            draw_title(page, index * width, 0.0, str(index + 1), titles[index])
             page.say(f"{titles[index]}:")
-        draw_frame(states, draw, index, at=Place(row, left, top))
-        texts.append(" ".join(row.sentences[said:]))
-    return row, texts
+        with page.part(index * width, top):
+            draw_one()
+        texts.append(" ".join(page.figure.sentences[said:]))
+    return page.figure, texts
 
 
 slider = Slider

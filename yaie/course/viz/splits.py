@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 MARGIN = 0.14
 
@@ -24,9 +24,7 @@ class Part:
     slots: tuple[int, ...]
 
 
-def draw_splits(
-    parts: Sequence[Part], num_blocks: int, block_size: int, at: Place | None = None
-) -> Figure:
+def draw_splits(parts: Sequence[Part], num_blocks: int, block_size: int) -> Figure:
     """Draw the context in the order of its tokens, and the pool below; a color is a split.
 
     A block carries its number in both, so that the table can be read off.
@@ -35,7 +33,7 @@ def draw_splits(
     context = max(slots) + 1
     row_of_blocks, left, strip, pitch = 12, 1.0, 0.34, 0.46
     top = 1.31  # of the pool
-    page = Page(8.6, top + -(-num_blocks // row_of_blocks) * pitch + 0.1, at)
+    page = Page(8.6, top + -(-num_blocks // row_of_blocks) * pitch + 0.1)
     unit = (page.width - left - MARGIN) / (-(-context // block_size) * block_size)
     block_width = (page.width - left - MARGIN) / row_of_blocks
     keys = page.grid(left, 0.42, unit, strip, 0.02)

@@ -6,15 +6,13 @@ from itertools import accumulate, pairwise
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.schedule import LOOKS, StepRecord
 
 LEFT, TOP, ROW, BLOCK = 1.0, 0.45, 0.3, 1.15  # inches
 
 
-def draw_stalls(
-    schedules: Mapping[str, Sequence[StepRecord]], request: str, at: Place | None = None
-) -> Figure:
+def draw_stalls(schedules: Mapping[str, Sequence[StepRecord]], request: str) -> Figure:
     """Draw each step as wide as its tokens, and the longest pause of a request that decodes.
 
     Args:
@@ -23,7 +21,7 @@ def draw_stalls(
     """
     style.check_some(schedules, "schedules")
     longest = max(sum(step.num_tokens for step in steps) for steps in schedules.values())
-    page = Page(style.WIDTH, BLOCK * len(schedules) + 0.5, at)
+    page = Page(style.WIDTH, BLOCK * len(schedules) + 0.5)
     scale = (page.width - LEFT - 0.2) / max(longest, 1)
     for index, (name, steps) in enumerate(schedules.items()):
         ends = list(accumulate((step.num_tokens for step in steps), initial=0))

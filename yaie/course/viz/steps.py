@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.attention import three_places
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 MARGIN = 0.14
 CELL_HEIGHT = 0.28
@@ -44,10 +44,10 @@ class ScanStep:
     title: str = ""
 
 
-def draw_scan(steps: Sequence[ScanStep], at: Place | None = None) -> Figure:
+def draw_scan(steps: Sequence[ScanStep]) -> Figure:
     """Draw the steps from top to bottom; what a step changed is dark."""
     count = _check_steps(steps, "steps")
-    page = _draw_steps(steps, "place", [set(range(count))] * len(steps), at)
+    page = _draw_steps(steps, "place", [set(range(count))] * len(steps))
     for step in steps:
         page.say(f"{step.title}: {style.some(step.values, 16)}")
     return page.figure
@@ -68,7 +68,7 @@ class Stage:
     title: str
 
 
-def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = None) -> Figure:
+def draw_reduction(steps: Sequence[Stage], what: str = "") -> Figure:
     """Draw the steps from top to bottom; places that no longer count are pale.
 
     Args:
@@ -84,7 +84,7 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
         own = step.reads if len(step.reads) <= 16 else {}
         moves = [*((place, place) for place in own), *((b, a) for a, b in step.reads.items())]
         drawn.append(ScanStep(step.values, moves, step.title))
-    page = _draw_steps(drawn, what, needed, at)
+    page = _draw_steps(drawn, what, needed)
     each = (f"{step.title}, {style.count(len(step.reads), 'place')}" for step in steps[1:])
     page.say(
         f"{count} numbers summed up; places that add another's number to their own: "
@@ -94,13 +94,11 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
     return page.figure
 
 
-def _draw_steps(
-    steps: Sequence[ScanStep], what: str, needed: Sequence[set[int]], at: Place | None
-) -> Page:
+def _draw_steps(steps: Sequence[ScanStep], what: str, needed: Sequence[set[int]]) -> Page:
     """A row of cells for each step, lines for its moves; places that are not needed are pale."""
     count, left = len(steps[0].values), 1.0
     width, pitch = (style.WIDTH - left - 0.12) / count, CELL_HEIGHT + FALL
-    page = Page(style.WIDTH, 0.42 + len(steps) * pitch - FALL, at)
+    page = Page(style.WIDTH, 0.42 + len(steps) * pitch - FALL)
     grid = page.grid(left + 0.02, 0.32, width, pitch, 0.04, FALL)
     page.note(left - 0.1, 0.16, what, "right")
     for place in range(count):
@@ -156,11 +154,11 @@ class Search:
     name: str = ""
 
 
-def draw_search(searches: Sequence[Search], at: Place | None = None) -> Figure:
+def draw_search(searches: Sequence[Search]) -> Figure:
     """Draw searches of one array below each other; the number over a cell is when it was read."""
     count = _check_steps(searches, "searches")
     left, head, height = 1.25, 0.5, 0.3
-    page = Page(style.WIDTH, len(searches) * (head + height) + 0.42, at)
+    page = Page(style.WIDTH, len(searches) * (head + height) + 0.42)
     width = (style.WIDTH - left - MARGIN) / count
     grid = page.grid(left + 0.015, head, width, head + height, 0.03, head)
     first = searches[0]
@@ -211,11 +209,11 @@ class MergeNode:
     children: tuple[MergeNode, ...] = ()
 
 
-def draw_merge(state: MergeNode, at: Place | None = None) -> Figure:
+def draw_merge(state: MergeNode) -> Figure:
     """Draw a tree of merges, leaves at the top, with the share each side has in its parent."""
     leaves, deep = _leaves(state), _depth(state)
     width = 2 * MARGIN + len(leaves) * (BOX[0] + GAP) - GAP
-    page = Page(width, 2 * MARGIN + deep * LEVEL + BOX[1], at)
+    page = Page(width, 2 * MARGIN + deep * LEVEL + BOX[1])
     _draw(page, state, MARGIN, deep)
     results = [f"{leaf.keys} {three_places(leaf.lse)}" for leaf in leaves]
     page.say(
@@ -287,11 +285,11 @@ class Tray:
     wanted: Sequence[int] = field(default_factory=list)
 
 
-def draw_tray(tray: Tray, at: Place | None = None) -> Figure:
+def draw_tray(tray: Tray) -> Figure:
     """Draw the rows of a batch in blue, padding in gray, and the places written below."""
     left, cell, row = 0.95, 0.44, 0.36
     width = max(left + tray.size * cell + MARGIN, 3.0)
-    page = Page(width, 0.68 + row * len(tray.inputs), at)
+    page = Page(width, 0.68 + row * len(tray.inputs))
     grid = page.grid(left, 0.34, cell, row, 0.04, 0.06)
     rows = style.count(tray.rows, "row")
     page.put(MARGIN, 0.17, f"{rows}, replay of size {tray.size}", style.SMALL, weight="bold")

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, SMALL, VERMILION, WASH, tint
 
 MARGIN = 0.16
@@ -17,8 +17,8 @@ LEFT, WIDTH, ROW = 1.55, 8.0, 0.24  # inches of the lanes along time
 WAITING = tint(VERMILION, 0.45)
 
 
-def _lanes(rows: int, end: float, at: Place | None) -> tuple[Page, Grid]:
-    page = Page(LEFT + WIDTH + MARGIN, 0.86 + rows * ROW, at)
+def _lanes(rows: int, end: float) -> tuple[Page, Grid]:
+    page = Page(LEFT + WIDTH + MARGIN, 0.86 + rows * ROW)
     return page, page.grid(LEFT, 0.16, WIDTH / end, ROW, 0.015, 0.04)
 
 
@@ -60,7 +60,7 @@ class Bar:
 Owners = Mapping[str, Sequence[Sequence[tuple[int, int]]]]
 
 
-def draw_fragments(owners: Owners, lane: int = 5, at: Place | None = None) -> Figure:
+def draw_fragments(owners: Owners, lane: int = 5) -> Figure:
     """Draw the tiles of one mma.sync, C beside A and below B, with the lane that holds each number.
 
     Args:
@@ -70,7 +70,7 @@ def draw_fragments(owners: Owners, lane: int = 5, at: Place | None = None) -> Fi
     a, b, c = (owners[name] for name in "ABC")
     width, height, gap = 0.24, 0.17, 0.42
     c_x, c_y = MARGIN + len(a[0]) * width + gap, 0.42 + len(b) * height + gap
-    page = Page(c_x + len(c[0]) * width + MARGIN, c_y + len(a) * height + 0.34, at)
+    page = Page(c_x + len(c[0]) * width + MARGIN, c_y + len(a) * height + 0.34)
     for name, rows, x, y in (("A", a, MARGIN, c_y), ("B", b, c_x, 0.42), ("C", c, c_x, c_y)):
         page.put(x, y - 0.12, f"{name}: {len(rows)} × {len(rows[0])}", SMALL, weight="bold")
         grid = page.grid(x, y, width, height, 0.015)
@@ -160,9 +160,9 @@ def replay(
     return Pipeline(stages, tuple(copies[: len(products)]), tuple(products))
 
 
-def draw_pipeline(state: Pipeline, until: float | None = None, at: Place | None = None) -> Figure:
+def draw_pipeline(state: Pipeline, until: float | None = None) -> Figure:
     """Draw copies and products along time, one row per stage; red: the tensor cores wait."""
-    page, grid = _lanes(state.stages + 1, until or state.products[-1][1], at)
+    page, grid = _lanes(state.stages + 1, until or state.products[-1][1])
     for tile, (copy, product) in enumerate(zip(state.copies, state.products, strict=True)):
         row = tile % state.stages
         grid.bar(row, *copy, tint(ORANGE, 0.75), str(tile), size=6.5)
@@ -262,10 +262,10 @@ def overlap(
     return Overlap(thread_blocks, *map(tuple, order))
 
 
-def draw_overlap(state: Overlap, until: float | None = None, at: Place | None = None) -> Figure:
+def draw_overlap(state: Overlap, until: float | None = None) -> Figure:
     """Draw each unit's work along time; a color per thread block, red where no product runs."""
     blocks = state.thread_blocks
-    page, grid = _lanes(blocks + 2, until or state.end, at)
+    page, grid = _lanes(blocks + 2, until or state.end)
     lanes = [(bar.block, bar, 0.35) for bar in state.copies]
     lanes += [(blocks + 1, bar, 0.6) for bar in state.exponentials]
     for row, bar, strength in lanes:

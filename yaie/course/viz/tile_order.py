@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.matmul import PRODUCT_GAP, lay_out_product
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import BLUE, GREEN, MUTED, ORANGE, PAPER, SKY, SMALL, WASH, tint
 
 MARGIN = 0.14
@@ -82,12 +82,12 @@ def _rect(access: Any, width: int) -> Rect:
     return (int(rows.min()), int(rows.max()) + 1), (int(columns.min()), int(columns.max()) + 1)
 
 
-def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
+def draw_product(state: ProductStep) -> Figure:
     """Draw a, b above c's columns, c, and the tiles that are being multiplied."""
     m, n, k = state.m, state.n, state.k
     unit, top = 2.4 / (k + max(m, n)), 0.46
     width, height = MARGIN + (k + n) * unit + PRODUCT_GAP, top + (k + m) * unit + PRODUCT_GAP
-    page = Page(max(width, 2.6) + MARGIN, height + 0.12 + MARGIN, at)
+    page = Page(max(width, 2.6) + MARGIN, height + 0.12 + MARGIN)
     a, b, c = lay_out_product(page, m, n, k, unit, top)
     rows, columns = state.c
     a.area(rows, (0, k), tint(ORANGE, 0.3))
@@ -149,11 +149,11 @@ def _strips(wave: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return len({m for m, _ in wave}), len({n for _, n in wave})
 
 
-def draw_waves(state: WaveState, at: Place | None = None) -> Figure:
+def draw_waves(state: WaveState) -> Figure:
     """Draw c with the number of each tile's program, and beside it the strips that are needed."""
     cell = min(0.3, 3.6 / max(state.tiles_m, state.tiles_n))
     panel, top = max(0.77 + state.tiles_n * cell, 3.2), 0.8
-    page = Page(MARGIN + len(state.orders) * panel, top + state.tiles_m * cell + 0.3, at)
+    page = Page(MARGIN + len(state.orders) * panel, top + state.tiles_m * cell + 0.3)
     for number, (name, order) in enumerate(state.orders):
         _draw_order(page, state, name, order, state.before[number], MARGIN + number * panel, cell)
     return page.figure

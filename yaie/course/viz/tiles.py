@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.page import Grid, Page
 
 # ---------------------------------------------------------------------------------- tiles
 
@@ -78,13 +78,13 @@ def record_tiles(
     return [*steps, step(None)]
 
 
-def draw_tiles(state: TileStep, at: Place | None = None) -> Figure:
+def draw_tiles(state: TileStep) -> Figure:
     """Draw the matrix that is never stored, the tile being computed, and the bytes so far."""
     unit = SIDE / max(state.num_q, state.num_k, 1)
     left, top = MARGIN + 0.34 + STRIP, MARGIN + 0.26 + STRIP
     every_q, every_k = (0, state.num_q), (0, state.num_k)
     meters = left + state.num_k * unit + 0.3
-    page = Page(meters + METERS, max(top + state.num_q * unit, 2.6) + MARGIN, at)
+    page = Page(meters + METERS, max(top + state.num_q * unit, 2.6) + MARGIN)
     grid = page.grid(left, top, unit, unit, 0.015)
     strip = 0.06 / unit, STRIP / unit  # the gap beside the matrix, and the thickness, in cells
     beside = (-strip[0] - strip[1], -strip[0])
@@ -152,12 +152,7 @@ def _draw_meters(page: Page, state: TileStep, x: float, y: float) -> None:
 
 
 def draw_key_tiles(
-    rows: list[tuple[int, int, int]],
-    num_q: int,
-    num_k: int,
-    tile_q: int,
-    tile_k: int,
-    at: Place | None = None,
+    rows: list[tuple[int, int, int]], num_q: int, num_k: int, tile_q: int, tile_k: int
 ) -> Figure:
     """Draw which tiles of keys each tile of queries sees whole, in part, or not.
 
@@ -166,7 +161,7 @@ def draw_key_tiles(
     """
     unit = SIDE / max(num_q, num_k, 1)
     left, top = MARGIN + 0.1, MARGIN + 0.28
-    page = Page(left + num_k * unit + 2.1, top + max(num_q * unit, 1.0) + MARGIN, at)
+    page = Page(left + num_k * unit + 2.1, top + max(num_q * unit, 1.0) + MARGIN)
     page.note(left, MARGIN + 0.08, "keys →, queries ↓")
     grid = page.grid(left, top, unit, unit, 0.015)
     kinds = {
@@ -225,7 +220,7 @@ class TileOwners:
     reads_v: tuple[int, ...]
 
 
-def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
+def draw_tile_owners(state: TileOwners) -> Figure:
     """Draw scores = q kᵀ and out += weights v, each product with its factors beside and above."""
     side, gap = 1.25, 0.3  # inches of head_dim, and of the longer one of rows and keys
     rows, keys, dims = ((0, number) for number in (state.rows, state.keys, state.dims))
@@ -233,7 +228,7 @@ def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
     height, width = state.rows * unit, state.keys * unit
     s_x, bottom = MARGIN + side + gap, 0.5 + side + gap
     o_x = s_x + max(width, 0.62) + gap
-    page = Page(o_x + side + MARGIN, bottom + height + 0.5, at)
+    page = Page(o_x + side + MARGIN, bottom + height + 0.5)
     page.put(MARGIN, 0.18, state.name, weight="bold")
     grids = {
         "q": (page.grid(MARGIN, bottom, thin, unit), rows, dims, "q"),

@@ -5,7 +5,7 @@ from matplotlib.patches import Arc, PathPatch
 from matplotlib.path import Path
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place, Sheet
+from yaie.course.viz.page import Page, Sheet
 from yaie.course.viz.tree_layout import CHIP_GAP, LINE, PAD, Box, chip_width, lay_out, lock_width
 from yaie.course.viz.tree_state import Marks, TreeNode, TreeState, compare
 
@@ -23,10 +23,7 @@ DASHES = (0, (3, 2))
 
 
 def draw_tree(
-    state: TreeState,
-    previous: TreeState | None = None,
-    width: float = style.WIDTH,
-    at: Place | None = None,
+    state: TreeState, previous: TreeState | None = None, width: float = style.WIDTH
 ) -> Figure:
     """Draw a tree from left to right, as the text reads.
 
@@ -43,7 +40,7 @@ def draw_tree(
     boxes, tree_width, tree_height = lay_out(boxes, width - 2 * MARGIN, MOST_NODES)
     caption = _caption(state, any(box.note for box in boxes))
     content = max(tree_width, style.text_width(caption, style.SMALL))
-    page = Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
+    page = Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION)
     for box in boxes:
         box.x += MARGIN
     for box in boxes:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, SMALL, VERMILION, tint
 
 LEFT, WIDTH, ROW, MARGIN = 1.55, 8.0, 0.26, 0.16  # inches
@@ -48,14 +48,12 @@ def busy(spans: Sequence[Span]) -> float:
     return 1 - sum(after - before for before, after in idle(spans)) / end
 
 
-def draw_turns(
-    spans: Sequence[Span], until: float | None = None, at: Place | None = None
-) -> Figure:
+def draw_turns(spans: Sequence[Span], until: float | None = None) -> Figure:
     """Draw each consumer's products and weights along time; red: no product runs."""
     style.check_some(spans, "spans")
     consumers = 1 + max(span.consumer for span in spans)
     end = until or max(span.end for span in spans)
-    page = Page(LEFT + WIDTH + MARGIN, 0.75 + (1 + 2 * consumers) * ROW, at)
+    page = Page(LEFT + WIDTH + MARGIN, 0.75 + (1 + 2 * consumers) * ROW)
     grid = page.grid(LEFT, 0.16, WIDTH / end, ROW, 0.015, 0.04)
     for consumer in range(consumers):
         grid.name(2 * consumer, f"consumer {consumer}: multiplies")
@@ -81,9 +79,7 @@ def draw_turns(
     return page.figure
 
 
-def draw_order(
-    blocks: Sequence[Sequence[tuple[int, int]]], until: int, at: Place | None = None
-) -> Figure:
+def draw_order(blocks: Sequence[Sequence[tuple[int, int]]], until: int) -> Figure:
     """Draw what each thread block computes, a bar as wide as its piece has tiles of keys.
 
     Args:
@@ -92,7 +88,7 @@ def draw_order(
     """
     loads = [sum(tile + 1 for tile, _ in pieces) for pieces in blocks]
     height = 0.2
-    page = Page(LEFT + WIDTH + MARGIN, 0.75 + len(blocks) * height, at)
+    page = Page(LEFT + WIDTH + MARGIN, 0.75 + len(blocks) * height)
     grid = page.grid(LEFT, 0.12, WIDTH / until, height, 0.012, 0.03)
     most = 1 + max((tile for pieces in blocks for tile, _ in pieces), default=0)
     for row, pieces in enumerate(blocks):
@@ -117,10 +113,7 @@ def draw_order(
 
 
 def draw_accumulator(
-    lane: int,
-    columns: int = 16,
-    hidden: Callable[[int, int], bool] = lambda row, column: False,
-    at: Place | None = None,
+    lane: int, columns: int = 16, hidden: Callable[[int, int], bool] = lambda row, column: False
 ) -> Figure:
     """Draw which lane holds each number of a wgmma's 64 rows, warp by warp.
 
@@ -130,7 +123,7 @@ def draw_accumulator(
         hidden: whether a (row, column) is masked; it is hatched.
     """
     width, height, gap = 0.142, 0.17, 0.2
-    page = Page(2 * MARGIN + 4 * columns * width + 3 * gap, 0.6 + 16 * height, at)
+    page = Page(2 * MARGIN + 4 * columns * width + 3 * gap, 0.6 + 16 * height)
     for warp in range(4):
         left = MARGIN + warp * (columns * width + gap)
         page.put(left, 0.12, f"warp {warp}, rows {16 * warp} to {16 * warp + 15}", SMALL)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 
 MARGIN = 0.14
 Parts = Sequence[tuple[int, int, int]]
@@ -33,14 +33,14 @@ class Waves:
     unit: str = "step"
 
 
-def draw_waves(state: Waves, at: Place | None = None) -> Figure:
+def draw_waves(state: Waves) -> Figure:
     """Draw a row for each shown SM, a bar for each part of a tile, orange if the tile is split."""
     sms, shown = len(state.work), range(0, len(state.work), state.every)
     ends = [sum(last - first for _, first, last in parts) for parts in state.work]
     end, until = max(ends), max(state.until, *ends)
     few = len(shown) <= 40  # then a row has room for a number
     width, left, top, row = 3.05, 0.5, 0.42, 0.2 if few else 0.02
-    page = Page(width, top + row * len(shown) + 0.42, at)
+    page = Page(width, top + row * len(shown) + 0.42)
     grid = page.grid(left, top, (width - left - MARGIN) / until, row, 0.0, row * 0.12 if few else 0)
     for number, sm in enumerate(shown):
         grid.bar(number, 0, end, style.tint(style.INK, 0.3))

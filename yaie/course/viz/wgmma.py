@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page
 from yaie.course.viz.style import BLUE, FAINT, GREEN, INK, ORANGE, PAPER, SKY, SMALL, VERMILION
 
 MARGIN = 0.16
@@ -20,9 +20,9 @@ FIELDS = (  # first bit, width, name, bytes per unit
 MODES = ("no swizzle", "128 bytes", "64 bytes", "32 bytes")
 
 
-def draw_descriptor(descriptor: int, at: Place | None = None) -> Figure:
+def draw_descriptor(descriptor: int) -> Figure:
     """Draw the 64 bits of a matrix descriptor, from bit 63 down to bit 0, and what they mean."""
-    page = Page(style.WIDTH, 1.0, at)
+    page = Page(style.WIDTH, 1.0)
     grid = page.grid(MARGIN, 0.36, (page.width - 2 * MARGIN) / 64, 0.26, 0.012)
     owner = {bit: i for i, (low, n, *_) in enumerate(FIELDS) for bit in range(low, low + n)}
     for bit in range(64):
@@ -67,13 +67,13 @@ class Reads:
     address_of_b: int
 
 
-def draw_reads(state: Reads, at: Place | None = None) -> Figure:
+def draw_reads(state: Reads) -> Figure:
     """Draw lines of both tiles as they lie in shared memory, with the chunks that a step reads.
 
     A row of the picture is a line of 128 bytes, a box a chunk of 16, labeled with the chunk's
     number in the matrix before it was permuted.
     """
-    page = Page(style.WIDTH, 3.95, at)
+    page = Page(style.WIDTH, 3.95)
     offsets = [
         ((d & 0x3FFF) << 4) - base
         for d, base in ((state.a, state.address_of_a), (state.b, state.address_of_b))
@@ -114,13 +114,13 @@ def draw_reads(state: Reads, at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- registers
 
 
-def draw_registers(budgets: Sequence[Any], at: Place | None = None) -> Figure:
+def draw_registers(budgets: Sequence[Any]) -> Figure:
     """Draw how warp groups share the 65,536 registers of an SM, at several moments.
 
     Args:
         budgets: with a title and groups of (name, registers per thread, of which sums).
     """
-    page = Page(style.WIDTH, 0.45 + 0.78 * len(budgets) + 0.2, at)
+    page = Page(style.WIDTH, 0.45 + 0.78 * len(budgets) + 0.2)
     total, left = 65_536, 1.5
     grid = page.grid(left, 0.4, (page.width - left - MARGIN) / total, 0.78, 0.02, 0.3)
     page.note(left, 0.2, "registers of an SM: 65,536 in all")
@@ -162,7 +162,7 @@ WORDS = {
 }
 
 
-def draw_roles(state: Any, until: float | None = None, at: Place | None = None) -> Figure:
+def draw_roles(state: Any, until: float | None = None) -> Figure:
     """Draw a kernel's threads, stages of shared memory and tensor cores along time.
 
     Args:
@@ -171,7 +171,7 @@ def draw_roles(state: Any, until: float | None = None, at: Place | None = None) 
     """
     end = until or state.end
     row, left = 0.23, 1.15
-    page = Page(style.WIDTH, 0.62 + row * len(state.lanes) + 0.3, at)
+    page = Page(style.WIDTH, 0.62 + row * len(state.lanes) + 0.3)
     grid = page.grid(left, 0.36, (page.width - left - MARGIN) / end, row, 0.0, 0.035)
     rows = {lane: number for number, lane in enumerate(state.lanes)}
     for lane, number in rows.items():

@@ -165,8 +165,8 @@ def draw(RadixAttentionBlock: Any) -> Any:
         titles.append(f"{piece.shape[1]} new, {seen} cached")
         seen = end
 
-    def draw_panel(panel: tuple[Any, list[str]], at: Any = None) -> Any:
+    def draw_panel(panel: tuple[Any, list[str]]) -> Any:
         weights, keys = panel
-        return viz.draw_attention(weights, keys=keys, cell=0.3, at=at)
+        return viz.draw_attention(weights, keys=keys, cell=0.3)
 
     return viz.film_strip(panels, draw_panel, titles)
