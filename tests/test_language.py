@@ -33,7 +33,7 @@ KEPT = (
 
 def texts() -> Iterator[tuple[str, str]]:
     """Everything written for readers: (place, text)."""
-    for name in ("README.md", "CONTRIBUTING.md", *DOCS):
+    for name in ("README.md", "CONTRIBUTING.md", "notebooks/data/29_self_check.md", *DOCS):
         yield name, (ROOT / name).read_text()
     for folder, endings in {
         "yaie": (".py", ".md", ".mistakes", ".h"),
