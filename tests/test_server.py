@@ -648,7 +648,7 @@ def test_a_cancellation_that_comes_with_the_event_is_not_lost(comes):
     async def end():
         loop, event = asyncio.get_running_loop(), asyncio.Future()
         why = partial(ApiError, 499, "the client left")
-        task = loop.create_task(unless(event, why, asyncio.Event().wait()))
+        task = loop.create_task(unless(event, why, asyncio.Event().wait(), 60.0))
         await asyncio.sleep(0)  # it has begun
         actions = {
             "event": lambda: event.set_result(None),

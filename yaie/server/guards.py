@@ -62,29 +62,17 @@ class Settings:
 
 
 async def unless(
-    event: Awaitable[Any], why: Callable[[], ApiError], work: Awaitable[Any], seconds: float = 1e9
+    event: Awaitable[Any], why: Callable[[], ApiError], work: Awaitable[Any], seconds: float
 ) -> Any:
     """Await `work`; if `event` comes first, or `seconds` have passed, end it and raise `why()`."""
-    task, ended = asyncio.current_task(), []
-    before = getattr(task, "cancelling", int)()  # Python 3.10 counts none: each seems ours
-
-    def interrupt(*_: Any) -> None:
-        if not ended:
-            ended.append("early")
-            task.cancel()
-
-    other = asyncio.ensure_future(event)
-    other.add_done_callback(interrupt)
-    timer = other.get_loop().call_later(seconds, interrupt)
+    working, other = tasks = [asyncio.ensure_future(each) for each in (work, event)]
     try:
-        return await work
-    except asyncio.CancelledError:
-        if ended and getattr(task, "uncancel", int)() <= before:
-            raise why() from None
-        raise
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise why()
+        return working.result()
     finally:
-        ended.append("late")
-        timer.cancel()
+        working.cancel()
         other.cancel()
 
 
