@@ -143,7 +143,7 @@ class Engine:
             TypeError: an argument is of the wrong type.
         """
         self.limits.check_prompt(prompt_token_ids, prompt_name)
-        params = self.checked_params(params, params_name)
+        params = self.limits.checked_params(params, params_name)
         text = OutputText(self.tokenizer, params.stop, prompt_token_ids, params.min_tokens)
         if request_id is None:
             request_id = next(name for name in self._new_ids if name not in self.requests)
@@ -162,10 +162,6 @@ class Engine:
         request.max_length = min(request.max_length, self.max_model_len)
         self.scheduler.add(request)  # first: a learner's scheduler may raise
         self.requests[request.request_id] = request
-
-    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
-        """The parameters to use for a request. Errors call the argument `name`."""
-        return self.limits.checked_params(params, name)
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.

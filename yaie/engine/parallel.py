@@ -21,7 +21,6 @@ import torch
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.params import SamplingParams
 from yaie.engine.parts import Exercises
 from yaie.engine.ranks import RankFailed, Ranks, follow
 from yaie.engine.request import Request, StepOutput
@@ -45,16 +44,11 @@ class ParallelEngine(Engine):
         self.ranks = ranks
         super().__init__(*arguments, **options)
 
-    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
-        """As `Engine.checked_params`, with a seed: the same on all ranks."""
-        params = super().checked_params(params, name)
-        if params.seed is None:
-            params = replace(params, seed=secrets.randbits(63))
-        return params
-
     def queue(self, request: Request) -> None:
-        """As `Engine.queue`, on all ranks."""
+        """As `Engine.queue`, on all ranks, which need the same seed to draw the same tokens."""
         self.ranks.check()
+        if request.params.seed is None:
+            request.params = replace(request.params, seed=secrets.randbits(63))
         super().queue(request)
         arguments = (request.prompt_token_ids, request.params, request.request_id)
         try:
