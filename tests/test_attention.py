@@ -16,9 +16,9 @@ from launches import HALVES, each_dtype, starts
 from oracles import examples, naive_attention, naive_rotary
 
 from yaie.course.lessons.attention_block import RadixAttentionBlock
-from yaie.course.lessons.online_softmax import OnlineSoftmax
+from yaie.course.lessons.online_softmax import OnlineSoftmax, merge_states
 from yaie.course.lessons.ops.reference.flash import flash_attention, hidden_keys, key_tiles
-from yaie.ops.reference.attention import attention, causal_mask, merge_states, paged_attention
+from yaie.ops.reference.attention import attention, causal_mask, paged_attention
 from yaie.ops.reference.online_softmax import safe_softmax
 from yaie.ops.reference.rotary import apply_rotary, rotary_tables
 

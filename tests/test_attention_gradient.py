@@ -19,6 +19,7 @@ from launches import (
 )
 from oracles import naive_attention
 
+from yaie.course.lessons.online_softmax import merge_states
 from yaie.course.lessons.ops.attention_gradient import attention_backward
 from yaie.course.lessons.ops.attention_gradient import flash_attention as operator
 from yaie.course.lessons.ops.reference.flash import (
@@ -28,7 +29,7 @@ from yaie.course.lessons.ops.reference.flash import (
     flash_forward,
 )
 from yaie.ops.attention import attention_forward
-from yaie.ops.reference.attention import merge_states, ragged_attention
+from yaie.ops.reference.attention import ragged_attention
 
 poisoned = pytest.mark.usefixtures("poison")  # not while torch.compile traces
 # A gradient is rounded once; in half precision `out` was rounded, too, before delta was made of it.

@@ -22,11 +22,12 @@ from test_kv_kernels import awkward, nearest
 from tiny import QWEN2, make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
+from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.engine.config import EngineConfig
 from yaie.model.kv_scales import fold_scales
 from yaie.model.weights import load_model
 from yaie.ops import registry
-from yaie.ops.attention import paged_attention_forward, shared_prefix_attention
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.checks import FP8
 from yaie.ops.kv import reshape_and_cache
 

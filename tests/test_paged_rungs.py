@@ -42,7 +42,8 @@ from launches import (
 )
 
 from yaie.build import jit
-from yaie.ops.attention import paged_attention_forward, shared_prefix_attention
+from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.cuda import paged
 from yaie.ops.registry import Unsupported
 

@@ -22,8 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.bench.host import python_calls
 from yaie.build.jit import Module
+from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.ops import plans, registry
-from yaie.ops.attention import attention_forward, paged_attention_forward, shared_prefix_attention
+from yaie.ops.attention import attention_forward, paged_attention_forward
 from yaie.ops.elementwise import silu_and_mul
 from yaie.ops.kv import reshape_and_cache
 from yaie.ops.norm import add_rms_norm, rms_norm

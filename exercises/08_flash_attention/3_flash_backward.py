@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import torch
 
+from yaie.course.lessons.online_softmax import finite
 from yaie.course.lessons.ops.reference.flash import (
     heads_first,
     hidden_keys,
     key_tiles,
     tokens_first,
 )
-from yaie.ops.reference.online_softmax import finite
 
 
 def flash_backward(

@@ -25,8 +25,9 @@ from collections.abc import Callable
 
 import torch
 
+from yaie.course.lessons.online_softmax import merge_states
 from yaie.ops.reference.attention import attention, paged_attention
-from yaie.ops.reference.online_softmax import State, merge_states
+from yaie.ops.reference.online_softmax import State
 
 
 def shared_prefix_attention(

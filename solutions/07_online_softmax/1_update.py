@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from yaie.course.lessons import online_softmax as reference
-from yaie.ops.reference.online_softmax import finite
+from yaie.course.lessons.online_softmax import finite
 
 
 class OnlineSoftmax(reference.OnlineSoftmax):

@@ -4,7 +4,7 @@ Two attentions of the same queries over different keys arrive, each with its out
 already, and its log-sum-exp. Return the output and the log-sum-exp over all the keys, as if they
 had been in one place. A part may have seen no key at all.
 
-Generated from merge_states in yaie/ops/reference/online_softmax.py.
+Generated from merge_states in yaie/course/lessons/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.online_softmax import State, finite
+from yaie.course.lessons.online_softmax import finite
+from yaie.ops.reference.online_softmax import State
 
 
 def merge_states(a: State, b: State) -> State:

@@ -6,7 +6,7 @@ attend to its own tokens, which come after the shared blocks, and all sequences 
 shared ones, in one call of the argument `attention`. Pass `attention` to paged_attention as well.
 Then merge. shared_len may be 0, and a sequence may have no tokens of its own.
 
-Generated from shared_prefix_attention in yaie/ops/reference/attention.py.
+Generated from shared_prefix_attention in yaie/course/lessons/ops/reference/shared_prefix.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -16,8 +16,9 @@ from collections.abc import Callable
 
 import torch
 
+from yaie.course.lessons.online_softmax import merge_states
 from yaie.ops.reference.attention import attention, paged_attention
-from yaie.ops.reference.online_softmax import State, merge_states
+from yaie.ops.reference.online_softmax import State
 
 
 def shared_prefix_attention(

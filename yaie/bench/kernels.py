@@ -17,7 +17,7 @@ import torch
 
 from yaie.bench import cases, ceilings, files
 from yaie.bench.cases import Case, Draw, Prepare
-from yaie.bench.cases_attention import cache_write, decode, prefill, shared_prefix
+from yaie.bench.cases_attention import cache_write, decode, prefill
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import head, installed
 from yaie.bench.measure import profile_kernel
@@ -95,7 +95,6 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     ]
     if not quick:
         chosen += [decode(*shape, **kv) for shape in ((16, 8192), (128, 1024), (1, 32768))]
-        chosen.append(shared_prefix(64, 8192, 256, **kv))
         chosen.append(prefill(4, 32, 4096, 128, False, dtype))
         chosen.append(cache_write(4 * rows, 8, 128, 16, dtype))
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
@@ -113,7 +112,6 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         *cases.row_wise(61, 130, dtype),
         cache_write(40, 2, 16, 4, dtype),
         decode(3, 37, 4, 2, 16, 4, dtype),
-        shared_prefix(3, 12, 8, 4, 2, 16, 4, dtype),
         prefill(2, 2, 33, 16, False, dtype),
         prefill(2, 2, 33, 16, True, dtype),
         *sampling(5, 130),

@@ -12,7 +12,8 @@ from yaie.ops.library import define, operator, planned
 from yaie.ops.registry import AUTO
 
 
-def _empty_state(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+def empty_state(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    """An empty output and log-sum-exp."""
     return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
@@ -48,7 +49,7 @@ def attention_forward(
     return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
-@operator(_empty_state, name="paged_attention")
+@operator(empty_state, name="paged_attention")
 def paged_attention_forward(
     q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
     context_lens: Tensor, cu_seqlens: Tensor, scale: float | None = None, *,
@@ -56,7 +57,7 @@ def paged_attention_forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention of a ragged batch over the paged cache; see `reference.attention`. On a GPU lengths
     are not checked; a query that sees no key gets zeros, and a log-sum-exp of -inf."""
-    _check_cache(q, key_pool, value_pool)
+    check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
     batch = context_lens.shape[0]
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
@@ -65,42 +66,8 @@ def paged_attention_forward(
         check_lengths(q.shape[0], key_pool, block_tables, context_lens, cu_seqlens)
 
 
-@operator(_empty_state)
-def shared_prefix_attention(
-    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
-    context_lens: Tensor, shared_len: int, scale: float | None = None, *,
-    backend: str = AUTO,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """A decode step of sequences with a prefix in common, which is read once for all of them.
-
-    The result is that of `paged_attention_forward` with one query per sequence; see
-    `yaie.ops.reference.attention.shared_prefix_attention`.
-    """
-    _check_cache(q, key_pool, value_pool)
-    block_size = key_pool.shape[1]
-    check_tensor("context_lens", context_lens, (q.shape[0],), (torch.int32,), like=q)
-    shape = (q.shape[0], "max_blocks")
-    check_tensor("block_tables", block_tables, shape, (torch.int32,), like=q)
-    if not isinstance(shared_len, int):
-        raise TypeError(f"shared_len must be an int, got {type(shared_len).__name__}")
-    shared_blocks = shared_len // max(block_size, 1)
-    if shared_len < 0 or shared_blocks * block_size != shared_len:
-        raise ValueError(f"shared_len must be a multiple of {block_size}, got {shared_len}")
-    if shared_blocks > block_tables.shape[1]:
-        raise ValueError(
-            f"shared_len is {shared_len}, but block_tables have {block_tables.shape[1]} blocks "
-            f"of {block_size}"
-        )
-    if known(q) and q.shape[0]:
-        starts = torch.arange(q.shape[0] + 1, dtype=torch.int32)
-        check_lengths(q.shape[0], key_pool, block_tables, context_lens, starts)
-        if (shortest := int(context_lens.min())) < shared_len:
-            raise ValueError(f"shared_len must be at most {shortest}, got {shared_len}")
-        if (block_tables[:, :shared_blocks] != block_tables[:1, :shared_blocks]).any():
-            raise ValueError(f"block_tables must begin with the same {shared_blocks} blocks")
-
-
-def _check_cache(q: Tensor, key_pool: Tensor, value_pool: Tensor) -> None:
+def check_cache(q: Tensor, key_pool: Tensor, value_pool: Tensor) -> None:
+    """Check that queries and the two pools fit each other."""
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
     shape = ("num_blocks", "block_size", "kv_heads", q.shape[2])
     check_tensor("key_pool", key_pool, shape, (q.dtype, FP8), like=q, contiguous=True)
@@ -138,10 +105,10 @@ def check_starts(name: str, starts: list[int], size: int, of: str) -> None:
 _attention = define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
     'str backend="auto") -> (Tensor, Tensor)',
-    _empty_state,
+    empty_state,
 )
 _ragged_attention = define(
     "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
     'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor)',
-    _empty_state,
+    empty_state,
 )

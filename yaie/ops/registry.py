@@ -36,7 +36,6 @@ _PLACES = {
     "attention": "reference.attention:contiguous_attention triton.flash cuda.flash cuda.hopper",
     "ragged_attention": "reference.attention triton.flash cuda.flash cuda.hopper",
     "paged_attention": "reference.attention triton.paged cuda.paged cpp.operators cuda.hopper",
-    "shared_prefix_attention": "reference.attention cuda.paged",
     "reshape_and_cache": "reference.kv triton.kv cuda.kv cpp.operators",
     "sample": "reference.sampling cuda.sampling",
 }

@@ -20,7 +20,7 @@ import torch
 
 from yaie.bench import cases, ceilings, kernels
 from yaie.bench.cases import Case, Prepare, own_cases
-from yaie.bench.cases_attention import decode, prefill, shared_prefix
+from yaie.bench.cases_attention import decode, prefill
 from yaie.bench.files import output_path, save
 from yaie.bench.machine import head
 from yaie.bench.protocol import Clock, InARow, clock_for
@@ -31,6 +31,7 @@ from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
 from yaie.course.lessons.ladders_hopper import flash_hopper, gemv, hopper
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
+from yaie.course.lessons.ops.cases_prefix import shared_prefix
 from yaie.course.lessons.ops.cases_triton import block_sizes, groups, strides
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.steps import BF16, F32, Step, back_end, ragged, wrapped

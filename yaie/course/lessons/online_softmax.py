@@ -1,5 +1,6 @@
-"""The online softmax as a state that takes in one tile of scores at a time. The engine's kernels
-contain it. Its references compute whole rows: `yaie.ops.reference.online_softmax`."""
+"""The online softmax as a state that takes in one tile of scores at a time, and partial results
+that are merged. The engine's kernels contain both. Its references compute whole rows:
+`yaie.ops.reference.online_softmax`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ from dataclasses import dataclass
 
 import torch
 
-from yaie.ops.reference.online_softmax import State, finite
+from yaie.ops.reference.online_softmax import State
+
+
+def finite(x: torch.Tensor) -> torch.Tensor:
+    """A copy with 0 in place of -inf, to be subtracted: -inf - -inf is NaN, -inf - 0 is -inf."""
+    return x.masked_fill(x == float("-inf"), 0.0)
 
 
 @dataclass
@@ -62,3 +68,23 @@ class OnlineSoftmax:
         """Divide by the sums, once: output `[..., rows, head_dim]`, log-sum-exp `[..., rows]`."""
         divisor = self.total.masked_fill(self.total == 0, 1.0).unsqueeze(-1)
         return self.accumulator / divisor, self.maximum + self.total.log()
+
+
+def merge_states(a: State, b: State) -> State:
+    """Merge attention over two disjoint sets of keys into attention over their union.
+
+    The operation is associative and commutative, so partial results may be merged in any order.
+
+    Args:
+        a, b: outputs `[tokens, heads, head_dim]` and their log-sum-exps, float32
+            `[tokens, heads]`. A row that saw no key has zeros and -inf.
+
+    Returns:
+        The output, in the dtype of a's, and its log-sum-exp, in the dtype of theirs. A row that
+        saw no key in either has zeros and -inf. The arguments are left as they are.
+    """
+    (out_a, lse_a), (out_b, lse_b) = a, b
+    lse = torch.logaddexp(lse_a, lse_b)
+    weight_a = (lse_a - finite(lse)).exp().unsqueeze(-1)
+    weight_b = (lse_b - finite(lse)).exp().unsqueeze(-1)
+    return (out_a * weight_a + out_b * weight_b).to(out_a.dtype), lse

@@ -1,4 +1,4 @@
-"""Softmax that does not overflow: of a whole row, and of a row whose parts are merged.
+"""Softmax that does not overflow.
 
 A row of scores stands for the weights exp(score) / sum of exp(scores). Taking the maximum off all
 scores first changes no weight and keeps every exponential at 1 or below. A row in which every
@@ -30,28 +30,3 @@ def safe_softmax(scores: torch.Tensor) -> State:
     weights = (scores - maximum).exp_()
     total = weights.sum(dim=-1, keepdim=True)  # at least 1, or 0 where all is masked
     return weights / total.clamp(min=1.0), (maximum + total.log()).squeeze(-1)
-
-
-def finite(x: torch.Tensor) -> torch.Tensor:
-    """A copy with 0 in place of -inf, to be subtracted: -inf - -inf is NaN, -inf - 0 is -inf."""
-    return x.masked_fill(x == float("-inf"), 0.0)
-
-
-def merge_states(a: State, b: State) -> State:
-    """Merge attention over two disjoint sets of keys into attention over their union.
-
-    The operation is associative and commutative, so partial results may be merged in any order.
-
-    Args:
-        a, b: outputs `[tokens, heads, head_dim]` and their log-sum-exps, float32
-            `[tokens, heads]`. A row that saw no key has zeros and -inf.
-
-    Returns:
-        The output, in the dtype of a's, and its log-sum-exp, in the dtype of theirs. A row that
-        saw no key in either has zeros and -inf. The arguments are left as they are.
-    """
-    (out_a, lse_a), (out_b, lse_b) = a, b
-    lse = torch.logaddexp(lse_a, lse_b)
-    weight_a = (lse_a - finite(lse)).exp().unsqueeze(-1)
-    weight_b = (lse_b - finite(lse)).exp().unsqueeze(-1)
-    return (out_a * weight_a + out_b * weight_b).to(out_a.dtype), lse

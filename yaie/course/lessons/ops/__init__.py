@@ -18,6 +18,7 @@ FAMILIES = {  # module of each back end -> its operators, and the back ends that
     "kv": dict.fromkeys(("copy_blocks", "reshape_and_cache_fp8", "gather_kv"), NO_TRITON),
     "metadata": {"prefix_sum": NO_TRITON, "fill_draft_extend_metadata": ALL},
     "radix": {"match_prefixes": NO_TRITON},
+    "shared_prefix": {"shared_prefix_attention": NO_TRITON},
     "sampling": {"gumbel_sample": NO_TRITON},
 }
 TABLE = {
@@ -26,6 +27,7 @@ TABLE = {
     for operator, backends in operators.items()
 }
 TABLE["attention_backward"]["reference"] = f"{__name__}.reference.flash:attention_backward"
+TABLE["shared_prefix_attention"]["cuda"] = "yaie.ops.cuda.paged:shared_prefix_attention"
 TABLE["matmul"]["triton"] = f"{__name__}.triton.matmul:matmul"
 TABLE["fill_draft_extend_metadata"] |= {
     "reference": f"{__name__}.reference.metadata:fill",

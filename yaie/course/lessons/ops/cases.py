@@ -8,6 +8,7 @@ from yaie.bench.cases_sampling import all_right, draw_logits, flashinfer_logits,
 from yaie.bench.protocol import Call
 from yaie.course.lessons.ops.cases_gradient import gradients
 from yaie.course.lessons.ops.cases_metadata import BATCHES, draft_extend, prefix_lookup
+from yaie.course.lessons.ops.cases_prefix import shared_prefix
 
 
 def bench_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Case]:
@@ -18,6 +19,7 @@ def bench_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[C
             *row_wise(61, 130, dtype),
             *matrices(61, 96, dtype),
             block_copies(2, 5, 2, 16, 4, dtype),
+            shared_prefix(3, 12, 8, 4, 2, 16, 4, dtype),
             gradients(2, 21, 16, dtype),
             draft_extend(5),
             prefix_lookup(3, 21, 9, 4),
@@ -29,6 +31,7 @@ def bench_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[C
         *row_wise(many, 4096, dtype),
         *matrices(4096 if quick else 8192, 4096, dtype),
         *(block_copies(32, pairs, 8, 128, 16, dtype) for pairs in ((64,) if quick else (64, 256))),
+        *([] if quick else [shared_prefix(64, 8192, 256, 32, 8, 128, 16, dtype)]),
         *([] if quick else [gradients(16, 2048, 64, dtype)]),
         *(draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)),
         prefix_lookup(64 if quick else 256, 2048, 1024, 16),

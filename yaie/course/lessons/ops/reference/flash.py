@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from yaie.course.lessons.online_softmax import OnlineSoftmax
-from yaie.ops.reference.online_softmax import State, finite
+from yaie.course.lessons.online_softmax import OnlineSoftmax, finite
+from yaie.ops.reference.online_softmax import State
 
 # ------------------------------------------------------------------------------------- tiles
 
