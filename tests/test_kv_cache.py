@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from oracles import examples
 
+from yaie.course.lessons.kv_contents import read_kv, write_kv
 from yaie.engine.kv_cache import BlockPool, KVCacheManager, OutOfBlocks
 
 
@@ -170,7 +172,7 @@ def test_bad_requests_are_named_and_change_nothing():
         kv.append_tokens("r", -1)
     with pytest.raises(ValueError, match="child_id 'r' already"):
         kv.fork("r", "r")
-    for call in (kv.free_blocks, kv.append_tokens, kv.gather, lambda r: kv.fork(r, "t")):
+    for call in (kv.free_blocks, kv.append_tokens, partial(read_kv, kv), lambda r: kv.fork(r, "t")):
         with pytest.raises(KeyError, match="request_id 'nobody' has no block table"):
             call("nobody")
     for start, end in ((-1, 2), (3, 2), (0, 6), (6, 6)):
@@ -188,11 +190,11 @@ def test_write_does_not_broadcast(shape):
     kv.allocate_blocks("r", 8)
     good = torch.ones(2, 2, 3)
     with pytest.raises(ValueError, match="values must have shape"):
-        kv.write("r", 0, good, torch.ones(shape))
+        write_kv(kv, "r", 0, good, torch.ones(shape))
     if shape[1:] != (2, 3):
         with pytest.raises(ValueError, match="keys must have shape"):
-            kv.write("r", 0, torch.ones(shape), good)
-    assert not kv.gather("r")[0].any()
+            write_kv(kv, "r", 0, torch.ones(shape), good)
+    assert not read_kv(kv, "r")[0].any()
 
 
 def test_blocks_are_views():
@@ -203,7 +205,7 @@ def test_blocks_are_views():
     (slot,) = kv.slot_mapping("r", 2, 3)
     kv.blocks[slot // 4].keys[slot % 4] = 7.0
     kv.blocks[slot // 4].values[slot % 4] = 8.0
-    keys, values = kv.gather("r")
+    keys, values = read_kv(kv, "r")
     assert keys[2].eq(7).all() and values[2].eq(8).all() and not keys[:2].any()
     assert len(kv.blocks) == 8 and kv.blocks[0].keys.shape == (4, 2, 3)
     assert not other.blocks[slot // 4].keys.any() and not other.value_pools[0].any()
@@ -278,7 +280,7 @@ class ManagerMachine(RuleBasedStateMachine):
         """Write the next tokens, in both layers."""
         start = len(self.lists[request_id])
         for layer in range(2):
-            self.kv.write(request_id, start, *tokens(self.number + 1000 * layer, length), layer)
+            write_kv(self.kv, request_id, start, *tokens(self.number + 1000 * layer, length), layer)
         self.lists[request_id] += range(self.number, self.number + length)
         self.number += length
 
@@ -290,7 +292,7 @@ class ManagerMachine(RuleBasedStateMachine):
             slots = [table[i // size] * size + i % size for i in range(len(wanted))]
             assert self.kv.slot_mapping(request_id, 0, len(wanted)) == slots
             for layer in range(2):
-                keys, values = self.kv.gather(request_id, layer)
+                keys, values = read_kv(self.kv, request_id, layer)
                 assert keys.shape == (len(wanted), 2, 3) and torch.equal(values, -keys)
                 assert keys[:, 0, 0].tolist() == [number + 1000 * layer for number in wanted]
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from oracles import LONG, PrefixOracle, agrees, contents, examples, path_of
 
+from yaie.course.lessons.kv_contents import read_kv, write_kv
 from yaie.engine.kv_cache import KVCacheManager, OutOfBlocks
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixNode
@@ -71,7 +72,7 @@ class MemoryMachine(RuleBasedStateMachine):
         numbers = self.content(live.namespace, live.tokens[:end])[start:]
         keys = torch.tensor(numbers).view(-1, 1, 1)
         for layer in range(2):
-            self.kv.write(request_id, start, keys + layer / 2, -keys - layer / 2, layer)
+            write_kv(self.kv, request_id, start, keys + layer / 2, -keys - layer / 2, layer)
         live.computed = end
 
     def keep(self, request_id: int):
@@ -306,7 +307,7 @@ class MemoryMachine(RuleBasedStateMachine):
             wanted = self.content(live.namespace, live.tokens[: live.computed])
             for layer in range(2):
                 keys, values = (
-                    t.flatten()[: live.computed] for t in self.kv.gather(request_id, layer)
+                    t.flatten()[: live.computed] for t in read_kv(self.kv, request_id, layer)
                 )
                 assert (keys - layer / 2).tolist() == wanted
                 assert torch.equal(values, -keys)

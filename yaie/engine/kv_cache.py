@@ -285,35 +285,6 @@ class KVCacheManager:
         size = self.block_size
         return [table[i // size] * size + i % size for i in range(start, end)]
 
-    def write(
-        self,
-        request_id: Hashable,
-        start: int,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        layer: int = 0,
-    ) -> None:
-        """Store `keys` and `values` (`[n, heads, head_dim]`) of the tokens from `start` on."""
-        shape = (len(keys), *self.key_pools[layer].shape[2:])
-        for name, tensor in (("keys", keys), ("values", values)):
-            if tensor.shape != shape:  # assignment would broadcast it
-                raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
-        slots = self._slots(request_id, start, start + len(keys))
-        self.key_pools[layer].flatten(0, 1)[slots] = keys
-        self.value_pools[layer].flatten(0, 1)[slots] = values
-
-    def gather(self, request_id: Hashable, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copy a request's keys and values out of the pool, `[tokens, heads, head_dim]` each."""
-        self._table(request_id)  # raises the error that names an unknown request
-        slots = self._slots(request_id, 0, self.lengths[request_id])
-        return (
-            self.key_pools[layer].flatten(0, 1)[slots],
-            self.value_pools[layer].flatten(0, 1)[slots],
-        )
-
-    def _slots(self, request_id: Hashable, start: int, end: int) -> torch.Tensor:
-        return torch.tensor(self.slot_mapping(request_id, start, end), dtype=torch.int64)
-
     def _copy_block(self, source: int, target: int) -> None:
         for pool in (*self.key_pools, *self.value_pools):
             pool[target] = pool[source]
