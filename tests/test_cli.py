@@ -93,14 +93,40 @@ def test_an_error_is_one_line_and_debug_shows_where(tmp_path):
     ],
 )  # fmt: skip
 def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys, error, told):
-    def broken(**_):
+    def broken(*_, **__):
         raise error
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(type(cli.app), "__call__", broken)
     monkeypatch.setattr(sys, "argv", ["yaie", "status"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 1 and capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("bench engine --only speed", "--only must name some of transformers, "),
+        ("bench kernels --ladder x --case y", "a ladder has cases of its own: no --case y"),
+        ("chat --max-tokens 0", "--max-tokens must be 1 or more, got 0"),
+        ("chat --backend =x", "--backend must be one name, or OPERATOR=NAME "),
+        ("serve --max-num-batched-tokens 3",
+         "--max-num-batched-tokens must be at least --max-num-seqs (64), so that "),
+        ("serve --api-key x --api-key-file LICENSE", "--api-key: give it, or --api-key-file"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_option_that_was_typed(monkeypatch, capsys, words, told):
+    monkeypatch.setattr(sys, "argv", ["yaie", *words.split()])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"yaie: {told}")
+
+
+def test_only_options_of_the_command_are_named():
+    told = 'device="cuda" needs a GPU: pass device="cpu"; see /a/max_tokens and the only device'
+    option = told.replace("device=", "--device=")
+    for words, wanted in ("chat", option), ("bench engine", option), ("bench radix", told):
+        assert commands.name_options(told, cli.app, words.split()) == wanted
 
 
 def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch):
@@ -480,7 +506,7 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
 
 @pytest.mark.parametrize("words", [["=cuda"], ["rotary="], ["cuda", "triton"], ["x=a", "x=b"]])
 def test_back_ends_that_cannot_be_read_are_refused(words):
-    with pytest.raises(ValueError, match=f"--backend must be one name, .* got {words[0]}"):
+    with pytest.raises(ValueError, match=f"backend must be one name, .* got {words[0]}"):
         commands.back_ends(words)
 
 

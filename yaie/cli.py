@@ -16,8 +16,8 @@ from typer import Option
 from typer.models import OptionInfo
 
 from yaie import __version__
+from yaie.bench import commands
 from yaie.bench.commands import DEFAULT_MODEL, Backend, CacheDtype, Device, Dtype, back_ends
-from yaie.bench.commands import app as bench_app
 from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.core.commands import app as course_app
 from yaie.course.core.plug import check_ids
@@ -218,7 +218,7 @@ def serve(
     )  # fmt: skip
 
 
-app.add_typer(bench_app, name="bench")
+app.add_typer(commands.app, name="bench")
 app.add_typer(course_app)
 
 
@@ -253,7 +253,7 @@ def main() -> None:
         if debug:
             raise
         message = " ".join(str(error).split()) or type(error).__name__
-        typer.echo(f"yaie: {message}", err=True)
+        typer.echo(f"yaie: {commands.name_options(message, app, sys.argv)}", err=True)
         if not isinstance(error, ValueError | TypeError | RuntimeError | OSError):
             typer.echo(f"({type(error).__name__}; `yaie --debug ...` shows where)", err=True)
         sys.exit(1)

@@ -1,5 +1,6 @@
 """The commands `yaie bench ...`, and the options that they share with other commands."""
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 ModelOption = Annotated[str, typer.Option("--model", help="A pulled model's name, or a folder.")]
@@ -64,9 +66,23 @@ def back_ends(words: list[str] | None) -> str | dict[str, str]:
         operator, _, name = word.partition("=")
         if not operator or not name or operator in chosen:
             wanted = "one name, or OPERATOR=NAME once for each of some operators"
-            raise ValueError(f"--backend must be {wanted}, got {' and '.join(words)}")
+            raise ValueError(f"backend must be {wanted}, got {' and '.join(words)}")
         chosen[operator] = name
     return chosen
+
+
+def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
+    """An error of a command line, with options in place of the arguments that it names:
+    `max_tokens` anywhere; a common word, such as `only`, at the beginning and before "="."""
+    command = get_command(program)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    options = {p.name: max(p.opts, key=len) for p in command.params if p.opts[0].startswith("-")}
+    names = [
+        rf"^{name}\b|\b{name}(?==)" + (rf"|(?<![\w/.-]){name}(?![\w/-])" if "_" in name else "")
+        for name in options
+    ]
+    return re.sub("|".join(names), lambda found: options.get(found[0], ""), message)
 
 
 @contextmanager

@@ -46,12 +46,12 @@ LOGGING = {
 
 
 def free_port(first: int) -> int:
-    """The first port from `first` on that no process listens on."""
+    """The first port from `first` on that no process listens on; SystemExit if there is none."""
     for port in range(first, min(first + 50, 65536)):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port
-    raise ValueError(f"port: every port from {first} to {first + 49} is taken; name another")
+    raise SystemExit(f"every port from {first} to {first + 49} is taken: name another with --port")
 
 
 def shell() -> str:
