@@ -338,7 +338,7 @@ def test_a_result_with_one_bad_row_has_no_time():
 
 
 def test_a_run_saves_machine_versions_and_results(tmp_path):
-    path = tmp_path / "new" / "run.json"
+    path = tmp_path / "run.json"
     command = ["bench", "kernels", "--only", "norm", "--device", "cpu", "--output", str(path)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output

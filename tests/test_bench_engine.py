@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import json
@@ -29,6 +30,7 @@ from yaie.bench.client import Client, ClientError
 from yaie.bench.compare import compare
 from yaie.bench.drawn import DrawnBench
 from yaie.bench.drive import greedy, run_batch, run_closed, run_open
+from yaie.bench.files import output_path
 from yaie.bench.load import (
     Trace,
     in_system,
@@ -225,11 +227,35 @@ def test_a_file_that_holds_no_results_is_named(tmp_path, content):
 def test_a_file_is_looked_at_before_anything_is_measured(tmp_path):
     with pytest.raises(ValueError, match=r"output must end in \.json, got '.*x\.png'"):
         Record(tmp_path / "x.png", {}, CPU)
-    Record(tmp_path / "a" / "new" / "x.json", {}, CPU)
-    assert (tmp_path / "a" / "new").is_dir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"there is no folder .*file, and none can be made \("):
-        Record(tmp_path / "file" / "x.json", {}, CPU)
+    for name in "new", "file":
+        folder = tmp_path / name
+        told = (
+            rf"output must be in a folder .*, got '{folder}/x\.json': `mkdir -p {folder}` makes it"
+        )
+        with pytest.raises(ValueError, match=told):
+            Record(folder / "x.json", {}, CPU)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_tool_of_the_authors_says_what_is_wrong_with_a_file(capsys):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=output_path)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--output", "nowhere/x.json"])
+    assert "argument --output: output must be in a folder that" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("section", "case", "told"),
+    [
+        ("block_size", {"block_size": 4, "batch": 8}, "block_size 4, batch 8"),
+        ("workloads", {"workload": "chat", "output": 9}, "workload chat, output 9"),
+        ("matrix", {"batch": 4, "prompt": 9}, "matrix batch 4, prompt 9"),
+    ],
+)
+def test_a_case_is_told_without_a_word_twice(section, case, told):
+    assert bench.title(section, case) == told
 
 
 def test_a_record_is_of_one_version_of_the_code(tmp_path, monkeypatch):

@@ -56,6 +56,8 @@ def test_check_of_a_notebook_counts_and_saves_the_picture(folders: Path) -> None
     path = folders / "picture.png"
     assert "drawn by your code" in yaie("check", "00.1", "--picture", str(path))
     assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="picture must be in a folder that exists, got 'nowhere/x"):
+        raise CliRunner().invoke(app, ["check", "00.1", "--picture", "nowhere/x.png"]).exception
 
 
 def test_unknown_exercise_is_a_usage_error() -> None:

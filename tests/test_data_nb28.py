@@ -312,7 +312,8 @@ def test_a_record_of_ones_own_says_what_it_lacks(monkeypatch, tmp_path, results,
     assert own_record() == (
         NOTHING, "No record of your machine yet: `yaie bench engine --course` measures one."
     )  # fmt: skip
-    path = files.output_path(files.own_path("cpu"))
+    path = files.own_path("cpu")
+    path.parent.mkdir()
     path.write_text('{"results":')  # the disk was full
     record, words = own_record()
     assert record == NOTHING and words.endswith("Delete it and measure again.")

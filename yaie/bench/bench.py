@@ -283,12 +283,12 @@ class Bench(Subject):
             make: returns the engine and what to run; called only if there is no row yet.
         """
         if self.record.find(section, case):
-            self.say(f"{section} {words(case)}: kept")
+            self.say(f"{title(section, case)}: kept")
             return
         engine, run = make()
         runs = []
         for number in range(rounds or self.sizes.rounds):
-            self.say(f"{section} {words(case)}: round {number + 1}")
+            self.say(f"{title(section, case)}: round {number + 1}")
             runs.append(run())
         self.record.add(section, rounded(self.row(case, engine, runs)))
 
@@ -373,6 +373,12 @@ def open_row(traces: Sequence[Trace], due: Sequence[float]) -> Row:
         "in_system": in_system(traces),
         "under_way": [list(point) for point in series[::every]],
     }
+
+
+def title(section: str, case: Row) -> str:
+    """A section and its case in words. The case names the section if that is what it varies."""
+    about = words(case)
+    return about if section.startswith(next(iter(case))) else f"{section} {about}"
 
 
 def words(case: Row) -> str:

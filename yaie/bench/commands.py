@@ -169,6 +169,7 @@ def bench_engine(
         from yaie.engine.device import choose_device
 
         output = context.params["output"] = own_path(choose_device(device).type)
+        output.parent.mkdir(parents=True, exist_ok=True)
         typer.echo(f"notebook 28 draws what this measures: {output}", err=True)
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine

@@ -1,5 +1,6 @@
 """The JSON file in which a benchmark keeps its results."""
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -15,23 +16,28 @@ def own_path(device: str) -> Path:
     return cache_root() / "bench" / f"engine_{device}.json"
 
 
+class WrongPath(ValueError, argparse.ArgumentTypeError):
+    """A file that cannot be written; argparse, too, shows the words."""
+
+
 def output_path(path: str | Path) -> Path:
-    """Where results are to be kept, looked at before anything is measured; its folder is made.
+    """Where results are to be kept, looked at before anything is measured.
 
     Raises:
-        ValueError: it does not end in .json (plots go beside it, as .png), or has no folder.
+        WrongPath: it does not end in .json (plots go beside it, as .png), or has no folder.
     """
     path = Path(path)
     if path.suffix != ".json":
-        raise ValueError(f"output must end in .json, got {str(path)!r}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"output {str(path)!r}: there is no folder {path.parent}, "
-            f"and none can be made ({error.strerror})"
-        ) from error
+        raise WrongPath(f"output must end in .json, got {str(path)!r}")
+    check_folder("output", path)
     return path
+
+
+def check_folder(name: str, path: Path) -> None:
+    """Raise WrongPath, which says what `name` must be, unless the folder of a file exists."""
+    if not (folder := path.parent).is_dir():
+        wanted = f"{name} must be in a folder that exists, got {str(path)!r}"
+        raise WrongPath(f"{wanted}: `mkdir -p {folder}` makes it")
 
 
 def save(content: Content, path: Path) -> None:

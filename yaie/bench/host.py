@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.nn.functional as F
 
+from yaie.bench.files import output_path
 from yaie.bench.machine import describe
 from yaie.build.jit import Module
 from yaie.ops.attention import paged_attention_forward
@@ -111,7 +111,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--no-launch", action="store_true", help="leave the launches out")
-    parser.add_argument("--output", type=Path, help="keep the figures as JSON")
+    parser.add_argument("--output", type=output_path, help="keep the figures as JSON")
     options = parser.parse_args()
     where = "cuda" if torch.cuda.is_available() else "cpu"
     rows = run(where, options.backend, launch=where == "cuda" and not options.no_launch)

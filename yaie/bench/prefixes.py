@@ -18,11 +18,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from yaie.bench.files import output_path
 from yaie.bench.machine import describe
 from yaie.engine.kv_cache import BlockPool
 from yaie.engine.prefix_cache import RadixCache
@@ -250,7 +250,7 @@ def timed(work: Callable[[], object]) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, help="keep the figures as JSON")
+    parser.add_argument("--output", type=output_path, help="keep the figures as JSON")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     rows = run(rounds=arguments.rounds)

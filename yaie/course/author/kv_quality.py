@@ -7,7 +7,6 @@ token by token.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -101,7 +100,7 @@ def answers() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("output", type=Path)
+    parser.add_argument("output", type=files.output_path)
     output = parser.parse_args().output
     tokenizer = Tokenizer(find_model(MODEL))
     text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in TEXTS)
@@ -109,7 +108,7 @@ def main() -> None:
     pieces = list(tokens.split(PIECE))
     about = machine.head(torch.device("cpu")) | {"model": MODEL, "positions": len(tokens)}
     results = {"caches": compare(pieces), "greedy": answers()}
-    files.save(about | results, files.output_path(output))
+    files.save(about | results, output)
     for name, result in results["caches"].items():
         print(f"{name:24} " + "  ".join(f"{key} {value:.5f}" for key, value in result.items()))
     print(results["greedy"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from yaie.bench.files import check_folder
 from yaie.course.core import progress, render, tell
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, select
@@ -41,6 +42,8 @@ def check(
     chosen = _chosen(which)
     if picture is not None and len(chosen) > 1:
         raise typer.BadParameter("a picture is of one exercise", param_hint="--picture")
+    if picture is not None:
+        check_folder("picture", picture)
     verdicts = [_say_verdict(exercise) for exercise in chosen]
     if picture is not None:
         _save_picture(chosen[0], verdicts[0], picture)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -151,9 +150,8 @@ def _launches(
 def main() -> None:
     """Measure this machine's GPU, or its CPU if it has none."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="a JSON file, saved after each row")
-    output = parser.parse_args().output
-    path = None if output is None else files.output_path(output)
+    parser.add_argument("--output", type=files.output_path, help="JSON, saved after each row")
+    path = parser.parse_args().output
 
     def save(record: dict[str, Any]) -> None:
         print(record["rows"][-1], flush=True)

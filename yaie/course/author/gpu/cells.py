@@ -1,6 +1,6 @@
 """Run the `%%gpu` cells of notebooks as plain Python, each with what it needs of earlier cells.
 
-    python -m yaie.course.author.gpu.cells 13 16 19 --out cells.json
+    python -m yaie.course.author.gpu.cells 13 16 19 --output cells.json
 
 Needs no Jupyter. Of the cells before, it runs the statements that define a name which the cell
 uses, and what these use in turn. The status is 1 if a cell fails. Without names: all notebooks.
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from yaie.bench.files import output_path
 from yaie.course.core.gpu_cells import FIRST_LINE
 from yaie.course.core.paths import NOTEBOOKS, ROOT
 
@@ -193,9 +194,9 @@ def run(path: Path, number: int, chosen: list[Statement]) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", help="numbers, such as 13")
-    parser.add_argument("--out", type=Path, required=True, help="a JSON file")
+    parser.add_argument("--output", type=output_path, required=True, help="a JSON file")
     given = parser.parse_args()
-    out = given.out.absolute()
+    out = given.output.absolute()
     import torch
 
     from yaie.bench.machine import describe, versions

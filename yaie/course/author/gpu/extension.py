@@ -1,6 +1,6 @@
 """Extensions of torch, from source to result, and what compute-sanitizer says of exercise 23.3.
 
-    python -m yaie.course.author.gpu.extension --out notebooks/data/14_load_inline_h200.json
+    python -m yaie.course.author.gpu.extension --output notebooks/data/14_load_inline_h200.json
 
 Without a GPU it times the same ways with a loop on the CPU, and leaves the sanitizer out. Each way
 runs in a process of its own, from an empty cache, and its result is compared with x + y.
@@ -12,10 +12,10 @@ import re
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 import torch
 
+from yaie.bench.files import output_path
 from yaie.bench.machine import head
 from yaie.build import jit, nvcc
 from yaie.course.author.gpu.nvidia import run, version_of
@@ -135,13 +135,13 @@ def measure_reports() -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=output_path, help="a JSON file")
     parser.add_argument("--launch", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.launch:
         return launch(given.launch)
-    if not given.out:
-        parser.error("--out is wanted")
+    if not given.output:
+        parser.error("--output is wanted")
     on_gpu = torch.cuda.is_available()
     record = head(torch.device("cuda" if on_gpu else "cpu"))
     record["versions"]["g++"] = run(["g++", "-dumpfullversion"]).strip()
@@ -151,7 +151,7 @@ def main() -> None:
     record["ways"] = []
     for device in ("cuda", "cpu") if on_gpu else ("cpu",):
         record["ways"] += measure_ways(device)
-        given.out.write_text(json.dumps(record, indent=1) + "\n")
+        given.output.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What `--use_fast_math` changes: softmax, RMSNorm and single operations, in ulps and in time.
 
-    python -m yaie.course.author.gpu.fast_math --out notebooks/data/15_fast_math_h200.json
+    python -m yaie.course.author.gpu.fast_math --output notebooks/data/15_fast_math_h200.json
 
 Each way is a build of the same sources by nvcc. Errors are counted against float64 in units in the
 last place (ulps) of the result's dtype. `--quick` runs the emulator at small sizes, where all ways
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from yaie.bench.files import output_path
 from yaie.bench.machine import head
 from yaie.bench.protocol import CpuClock, CudaClock, compare, why_wrong
 from yaie.bench.protocol import relative_error as relative
@@ -221,7 +222,7 @@ def instructions() -> dict[str, dict[str, list[str]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="a JSON file")
+    parser.add_argument("--output", type=output_path, required=True, help="a JSON file")
     parser.add_argument("--quick", action="store_true", help="small and emulated, without a GPU")
     given = parser.parse_args()
     device = "cpu" if given.quick else "cuda"
@@ -231,7 +232,7 @@ def main() -> None:
     def save(section: str, rows: Iterator[dict]) -> None:
         for row in rows:
             record[section].append(row)
-            given.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            given.output.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             shown = {key: value for key, value in row.items() if key not in ("ulps", "spread")}
             print(shown, file=sys.stderr, flush=True)
 

@@ -139,7 +139,7 @@ def parts(model: Llama, length: int, skip: str | None = None) -> dict:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=files.output_path, help="a JSON file")
     parser.add_argument("--skip", help="words in names of ways and libraries that may compile")
     given = parser.parse_args()
     run(given.output, given.skip)

@@ -1,8 +1,8 @@
 """What tools say on a GPU: builds and a graph for notebook 22, profiles, faults and memory for 23.
 
-    python -m yaie.course.author.gpu.tools 22 --out notebooks/data/22_tools_h200.json
-    python -m yaie.course.author.gpu.tools 23 --out notebooks/data/23_tools_h200.json
-    python -m yaie.course.author.gpu.tools 23 --only kernels --out FILE   keeps FILE's rest
+    python -m yaie.course.author.gpu.tools 22 --output notebooks/data/22_tools_h200.json
+    python -m yaie.course.author.gpu.tools 23 --output notebooks/data/23_tools_h200.json
+    python -m yaie.course.author.gpu.tools 23 --only kernels --output FILE   keeps FILE's rest
 
 Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
 What a tool printed is kept as it was, without what Python said when a fault ended it.
@@ -23,6 +23,7 @@ from runpy import run_path
 
 import torch
 
+from yaie.bench.files import output_path
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import InARow
 from yaie.build import ahead, jit, nvcc
@@ -263,7 +264,7 @@ SECTIONS: dict[str, dict[str, Callable[[], object]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebook", nargs="?", choices=SECTIONS, help="whose figures")
-    parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=output_path, help="a JSON file")
     parser.add_argument("--only", help="some of its sections, such as kernels,memory; default: all")
     parser.add_argument("--run-profiled", nargs="?", const="all", help=argparse.SUPPRESS)
     parser.add_argument("--fault", choices=FAULTS, help=argparse.SUPPRESS)
@@ -272,10 +273,10 @@ def main() -> None:
         return run_profiled(given.run_profiled)
     if given.fault:
         return run_fault(given.fault)
-    if not (given.notebook and given.out):
-        parser.error("a notebook and --out are wanted")
+    if not (given.notebook and given.output):
+        parser.error("a notebook and --output are wanted")
     sections = SECTIONS[given.notebook]
-    record = json.loads(given.out.read_text()) if given.out.exists() else {}
+    record = json.loads(given.output.read_text()) if given.output.exists() else {}
     chosen = given.only.split(",") if given.only else list(sections)
     if unknown := [name for name in chosen if name not in sections]:
         parser.error(f"notebook {given.notebook} has the sections {', '.join(sections)}, "
@@ -292,7 +293,7 @@ def main() -> None:
             record[name] = sections[name]()
         except Exception as error:  # the others are still worth their time; told at the end
             failed.append(f"{name}: {type(error).__name__}: {error}")
-        given.out.write_text(rows_in_a_line(json.dumps(record, indent=1)) + "\n")
+        given.output.write_text(rows_in_a_line(json.dumps(record, indent=1)) + "\n")
         print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
     if failed:
         sys.exit("\n".join(failed))

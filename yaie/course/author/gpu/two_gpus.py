@@ -407,7 +407,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", help="a folder, for tokens and dead: tests/tiny.py makes one")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--only", help=f"some of {','.join(PARTS)}")
-    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=files.output_path, help="a JSON file")
     given = parser.parse_args()
     # What the ranks import, so that they find its functions.
     from yaie.course.author.gpu import two_gpus as own
