@@ -585,6 +585,12 @@ def test_failure_is_wrapped_and_its_code_is_not() -> None:
     assert " ".join(shown.split()).count(" ".join(message.split())) == 1
 
 
+def test_what_the_machine_lacks_is_not_to_be_edited() -> None:
+    for able in True, False:
+        lacks = Verdict("00.1", "broken", "no compiler", can_mend=able)
+        assert ("Edit" in tell.verdict(find("00.1"), lacks, hint="press h")) == able
+
+
 def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
     hints = ("a", "b", "word " * 40 + "\n\n    for x in y:\n        z")
     text = tell.hint(made("yaie.engine.radix:shared_prefix_length", hints=hints), 3)

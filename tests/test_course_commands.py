@@ -45,6 +45,9 @@ def test_check_of_one_exercise() -> None:
     said = yaie("check", "00.1", status=1)
     assert "00.1 Count the tokens that two prompts share: does not pass yet." in said
     assert "Stuck? yaie hint 00.1" in said
+    learner_path(FIRST).write_text(WRONG.replace(":", ""))
+    said = yaie("check", "00.1", status=1)
+    assert "cannot be checked" in said and "and check again. Stuck? yaie hint 00.1" in said
     solve()
     assert f"passed. {FIRST.proves}" in " ".join(yaie("check", "00.1").split())
 
@@ -214,6 +217,13 @@ def test_watch_goes_past_what_passes_and_waits_for_a_missing_file() -> None:
     said = watched(["q"], FIRST)
     assert said[0].strip().startswith(f"Watching {FIRST.shown}.") and "passed" in said[1]
     assert said[2].strip().startswith(f"Watching {following.shown}.")
+
+
+def test_watch_judges_an_exercise_once_for_each_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, following, judge = [], exercises()[1], watch.judge
+    monkeypatch.setattr(watch, "judge", lambda e: judged.append(e) or judge(e))
+    watched([None, solve, None, saving(following), None, "q"])
+    assert judged == [FIRST, FIRST, following, following]
 
 
 def test_watch_turns_to_the_exercise_that_is_saved() -> None:

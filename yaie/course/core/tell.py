@@ -38,7 +38,7 @@ def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
     if verdict.state == "not started":
         return "\n".join([head, _filled(verdict.message), f"  Stuck? {hint}"])
     lines = [head, _filled(verdict.message)]
-    if verdict.state == "fails":
+    if verdict.can_mend:
         lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")
     return "\n".join(lines)
 

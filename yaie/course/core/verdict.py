@@ -52,6 +52,7 @@ class Verdict:
         crashed: the code stopped with an error or ran out of time, rather than being rejected.
         picture: draws the learner's state at the failure, if the check offers it.
         mistake: the name of the known mistake that the code makes, if it is one.
+        can_mend: another text of the file might pass: False if the machine lacks what runs it.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Verdict:
     crashed: bool = False
     picture: Callable[[], Any] | None = None
     mistake: str = ""
+    can_mend: bool = True
 
 
 def judge(
@@ -74,7 +76,7 @@ def judge(
     if lacks_triton(exercise):
         from yaie.ops.interpreter import how_triton_runs
 
-        return Verdict(exercise.id, "broken", how_triton_runs())
+        return Verdict(exercise.id, "broken", how_triton_runs(), can_mend=False)
     try:
         text = read(exercise, path)
     except Broken as broken:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from yaie.course.core import progress, tell
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.manifest import Exercise, exercises
-from yaie.course.core.verdict import judge
+from yaie.course.core.verdict import Verdict, judge
 
 SECONDS = 0.3  # between two looks at the files
 
@@ -31,19 +31,18 @@ class Watch:
     def run(self, exercise: Exercise | None = None) -> None:
         """Check `exercise`, by default the first that does not pass, and then whichever are saved.
         After a pass, check the next that does not pass, until all pass or `q` is pressed."""
-        watched, stamps, first = None, _stamps(), exercise or next_unsolved()
-        due = [first] if first else []  # to be checked now
+        watched, stamps = None, _stamps()
+        # To be told now, with the verdicts that are known.
+        due = next_unsolved() if exercise is None else {exercise: None}
         while due or watched:
             if due:
-                if due[0] is not watched:
-                    self.say(f"\nWatching {due[0].shown}. Keys: h for a hint, q to quit.")
-                watched = due.pop(0)
-                verdict = judge(watched)
+                before, watched = watched, next(iter(due))
+                if watched is not before:
+                    self.say(f"\nWatching {watched.shown}. Keys: h for a hint, q to quit.")
+                verdict = due.pop(watched) or judge(watched)
                 self.say(tell.verdict(watched, verdict, hint="press h"))
                 if verdict.state == "passes":
-                    following, watched = next_unsolved(after=watched), None
-                    if following and not due:
-                        due.append(following)
+                    due, watched = due or next_unsolved(after=watched), None
                     continue
             key = self.read_key(SECONDS)
             if key == "q":
@@ -52,18 +51,22 @@ class Watch:
                 self.say(tell.next_hint(watched, progress.take_hint(watched)))
             before, stamps = stamps, _stamps()
             changes = zip(exercises(), stamps, before, strict=True)
-            saved = [e for e, now, then in changes if now != then and e not in due]
-            due += sorted(saved, key=lambda exercise: exercise is not watched)
+            saved = [e for e, now, then in changes if now != then]
+            due |= dict.fromkeys(sorted(saved, key=lambda exercise: exercise is not watched))
         self.say("Every exercise is solved.")
 
 
-def next_unsolved(after: Exercise | None = None) -> Exercise | None:
-    """The first exercise that does not pass: those after `after` first, then from the start."""
+def next_unsolved(after: Exercise | None = None) -> dict[Exercise, Verdict | None]:
+    """The first exercise that does not pass, with its verdict: those after `after` first, then from
+    the start. Empty if all pass."""
     order = list(exercises())
     if after is not None:
         start = order.index(after) + 1
         order = order[start:] + order[: start - 1]
-    return next((e for e in order if judge(e).state != "passes"), None)
+    for exercise in order:
+        if (verdict := judge(exercise)).state != "passes":
+            return {exercise: verdict}
+    return {}
 
 
 def _stamps() -> list[tuple[int, int] | None]:

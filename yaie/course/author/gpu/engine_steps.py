@@ -228,7 +228,7 @@ def bytes_of_a_step(model: Llama, batch: int, context: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", choices=[*CASES, []], help="default: all")
-    parser.add_argument("--output", type=files.output_path, help="a JSON file")
+    parser.add_argument("--output", type=Path, help="a JSON file")
     parser.add_argument("--only", type=int, help="only decode steps of this many requests")
     given = parser.parse_args()
     run(given.models or [*CASES], given.output, given.only)
