@@ -192,8 +192,6 @@ PAGED_RUNGS = ("reference", "tiles 64 96", *DECODE, *FLASH_PAGED, *TRITON)
 
 
 def dtypes_of(rung: str) -> tuple[torch.dtype, ...]:
-    if rung in REFERENCES:
-        return (torch.float64, *FLOATS)
     return HALVES if by_16_bytes(rung) else FLOATS
 
 
@@ -232,8 +230,8 @@ def each(rungs: Sequence[str]) -> pytest.MarkDecorator:
 
 
 def each_pair(rungs: Sequence[str], cases: Sequence) -> pytest.MarkDecorator:
-    """`rung`, `case`, `dtype` and `device`: on the CPU a kernel takes each case in one dtype, in
-    turn; on a GPU, and in PyTorch, each in all. Cases have `head_dim`, `heads` and `kv_heads`."""
+    """`rung`, `case`, `dtype` and `device`: on the CPU each case in one dtype, in turn, and PyTorch
+    in float64, too; on a GPU each in all. Cases have `head_dim`, `heads` and `kv_heads`."""
     every = []
     for number, rung in enumerate(rungs):
         dtypes = dtypes_of(rung)
@@ -243,8 +241,9 @@ def each_pair(rungs: Sequence[str], cases: Sequence) -> pytest.MarkDecorator:
                      getattr(case, "block_size", 16))
         ]  # fmt: skip
         for (count, case), device in product(enumerate(fits), devices_of(rung)):
-            drawn = dtypes[(number + count) % len(dtypes)]
-            for dtype in dtypes if device == "cuda" or rung in REFERENCES else [drawn]:
+            drawn = [dtypes[(number + count) % len(dtypes)]]
+            drawn += [torch.float64] * (rung in REFERENCES)
+            for dtype in dtypes if device == "cuda" else drawn:
                 name = f"{rung}-{case}-{name_of(dtype)}-{device}"
                 marks = on_gpu.marks if device == "cuda" else ()
                 every.append(pytest.param(rung, case, dtype, device, id=name, marks=marks))

@@ -528,12 +528,12 @@ def test_engines_that_spin_and_sleep_are_asked_alone_and_in_pairs(tmp_path, monk
 
 @pytest.fixture(scope="module")
 def logprobs(real_model):
-    """What the model says in a format after each token of eight prompts."""
+    """What the model says in a format after each token of six prompts."""
     from yaie.model.tokenizer import Tokenizer
 
     tokenizer = Tokenizer(real_model)
     texts = [text for text in PROMPTS.values() if isinstance(text, str)]
-    prompts = [tokenizer.encode(text)[:200] for text in texts][:8]
+    prompts = [tokenizer.encode(text)[:200] for text in texts][:6]
 
     def each(dtype, backend):
         model = load_model(real_model, dtype, "cpu", backend)
