@@ -240,6 +240,43 @@ def gemv_inputs(shape: Shape, draw: Draw) -> Tensors:
     return draw(shape[1]), draw(*shape), draw(shape[0])
 
 
+def norm_gemv(gated: bool, has_residual: bool) -> Case:
+    """A product of the norm of a vector, or of the sum of two; the activation of it if gated."""
+
+    def inputs(shape: Shape, draw: Draw) -> Tensors:
+        rows, size = shape
+        summands = [draw(size) for _ in range(1 + has_residual)]
+        rows *= 1 + gated
+        return *summands, draw(size), draw(rows, size), draw(rows)
+
+    def arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+        x, *residual, norm, weight, bias = inputs
+        out, *total = outputs
+        return (
+            *(x, *(residual or [None]), norm, weight, bias, out, *(total or [None])),
+            *(len(out), len(x), int(gated), EPS),
+        )
+
+    def oracle(x: torch.Tensor, *others: torch.Tensor) -> Tensors:
+        *residual, norm, weight, bias = others
+        total = x.double() + sum(other.double() for other in residual)
+        [normed] = rms_normed(total.to(x.dtype).unsqueeze(0), norm)
+        product = weight.double() @ normed[0].to(x.dtype).double() + bias.double()
+        found = silu_and_mul(product.unsqueeze(0))[0][0] if gated else product
+        return (found, total) if has_residual else (found,)
+
+    def outputs(x: torch.Tensor, *others: torch.Tensor) -> list[Shape]:
+        rows = len(others[-1]) // (1 + gated)
+        return [(rows,), tuple(x.shape)] if has_residual else [(rows,)]
+
+    return Case(
+        "norm_gemv", "matmul/gemv.cu",
+        ((1, 8), (5, 248), (70, 1088), (1823, 784), (17, 13000), (40, 264), (2, 5128)),
+        inputs, outputs, arguments, oracle, exact=(1,) if has_residual else (), atol=1e-4,
+        dtypes=HALVES, any_alignment=False,
+    )  # fmt: skip
+
+
 TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
 
 
@@ -377,6 +414,7 @@ CASES = [
         oracle=lambda x, weight, bias: (weight.double() @ x.double() + bias.double(),), atol=1e-4,
         dtypes=HALVES, any_alignment=False,
     ),
+    *(norm_gemv(gated, has_residual) for gated in (False, True) for has_residual in (False, True)),
     Case(
         "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),
         inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=by_3_blocks,

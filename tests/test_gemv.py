@@ -108,6 +108,42 @@ def test_a_model_on_a_cpu_does_not_take_it():
     assert products(model) == {False}
 
 
+@torch.inference_mode()
+def test_a_step_of_one_token_launches_few_kernels():
+    """In a layer, norms and the activation belong to the products, and rotating to the cache. One
+    operator of another origin, or two tokens, and each is computed by itself."""
+    model = Llama(CONFIG, torch.bfloat16, "cpu", "cuda")
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        weight.normal_(std=0.1)
+    model.pack()
+    batch, pools = decode_batch(model, 1, 16)
+    wanted = model(batch, *pools)
+    model.has_kernels = True  # as on a GPU
+    for linear in model.linears():
+        linear.by_gemv = True
+    with checked() as launched:
+        got = model(batch, *pools)
+    assert (got - wanted).norm() < 0.02 * wanted.norm()
+    gemv, paged = "matmul/gemv.cu", "paged/split.cu"
+    layer = [gemv, "rotary/rotary_and_cache.cu", paged, gemv, gemv, gemv]
+    last = ["norm/rms_norm.cu", gemv]  # the logits
+    assert [module.name for module in launched] == [*layer * CONFIG.num_hidden_layers, *last]
+
+    for name in ("silu_and_mul", "rotary"):
+        model.backends[name] = "reference"
+        with checked() as launched:
+            assert (model(batch, *pools) - wanted).norm() < 0.02 * wanted.norm()
+        names = [module.name for module in launched]
+        assert ("norm/rms_norm.cu" in names[:-2]) == (name == "silu_and_mul")
+        assert ("rotary/rotary_and_cache.cu" in names) == (name == "silu_and_mul")
+        model.backends[name] = "cuda"
+    both, pools = decode_batch(model, 2, 16)
+    with checked() as launched:
+        model(both, *pools)
+    assert gemv not in [module.name for module in launched]
+
+
 @gpu_only
 @each_dtype(HALVES)
 def test_waits_for_the_kernel_that_computes_its_input(dtype, device):

@@ -28,6 +28,9 @@ from yaie.build import jit
 from yaie.course.lessons.ops import kv
 from yaie.ops import registry
 from yaie.ops.cuda import kv as cuda
+from yaie.ops.cuda.rotary import rotary_and_cache
+from yaie.ops.reference.rotary import rotary_tables
+from yaie.ops.rotary import rotary
 
 FP8 = torch.float8_e4m3fn
 DTYPES = (*FLOATS, torch.float64, FP8)
@@ -105,6 +108,29 @@ def test_reshape_and_cache(backend, dtype, device):
                 got = [pool.clone() if move is not shifted else move(pool) for pool in pools]
                 write(backend, keys, values, *got, slots)
                 assert all(same(x.cpu(), want) for x, want in zip(got, wanted, strict=True)), shape
+
+
+@each_device
+@each_dtype()
+@pytest.mark.parametrize("shape", [(5, 3, 2, 64), (40, 1, 1, 80), (3, 4, 1, 6), (0, 2, 2, 16)])
+def test_rotating_and_writing_together(shape, dtype, device):
+    """The same bits as by the two operators, at any address, and with slots of padding."""
+    tokens, heads, kv_heads, dim = shape
+    torch.manual_seed(0)
+    x = torch.randn(tokens, heads + 2 * kv_heads, dim).to(device, dtype)
+    tables = [table.to(device) for table in rotary_tables(dim, 40)]
+    positions = torch.arange(tokens, device=device) * 7 % 40
+    *_, key_pool, value_pool, slots = writes((tokens, kv_heads, dim, 4), dtype, device)
+    slots[1::3] = -1
+    for move in (torch.clone, shifted):
+        moved, turns = move(x), [positions, *map(move, tables)]
+        turned = rotary(moved[:, : heads + kv_heads], *turns, backend="cuda")
+        wanted = key_pool.clone(), value_pool.clone()
+        cuda.reshape_and_cache(turned[:, heads:], x[:, heads + kv_heads :], *wanted, slots)
+        for _ in each_way(device):
+            got = move(key_pool), move(value_pool)
+            q = rotary_and_cache(moved, *turns, *got, slots)
+            assert same(q, turned[:, :heads]) and all(map(same, got, wanted))
 
 
 @each_device

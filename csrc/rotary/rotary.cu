@@ -16,8 +16,8 @@
 // Oracle    the formula in float64, in tests/test_kernels.py
 // Idea      the two elements of a pair are half a head apart. A thread that owns both reads each
 //           once.
-#include "common.cuh"
 #include "follow.cuh"
+#include "rotary/rotate.cuh"
 
 constexpr int THREADS = 256;
 
@@ -36,23 +36,7 @@ __global__ void rotary(const T* x, const int64_t* positions, const float* cos, c
     T* to = out + (size_t)head * 2 * half + pair;
     const float* c = cos + positions[token] * half + pair;
     const float* s = sin + positions[token] * half + pair;
-    if constexpr (WIDTH == 1) {
-        float a = to_float(from[0]), b = to_float(from[half]);
-        to[0] = from_float<T>(a * *c - b * *s);
-        to[half] = from_float<T>(b * *c + a * *s);
-    } else {
-        Vec<T> low = load16(from), high = load16(from + half);
-        for (int k = 0; k < WIDTH; k += 4) {
-            Vec<float> cosines = load16(c + k), sines = load16(s + k);
-            for (int j = 0; j < 4; ++j) {
-                float a = to_float(low[k + j]), b = to_float(high[k + j]);
-                low[k + j] = from_float<T>(a * cosines[j] - b * sines[j]);
-                high[k + j] = from_float<T>(b * cosines[j] + a * sines[j]);
-            }
-        }
-        store16(to, low);
-        store16(to + half, high);
-    }
+    rotate<WIDTH>(from, c, s, half, to);
 }
 
 template <typename T>

@@ -43,7 +43,7 @@ class Linear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out]`."""
-        if self.by_gemv and self._is_one_token(x):
+        if self.takes(x):
             from yaie.ops.cuda.launching import launch  # a CPU never imports it
 
             weight, out = self.weight, x.new_empty(1, len(self.weight))
@@ -57,11 +57,33 @@ class Linear(nn.Module):
         out = torch.cat([functional.linear(x, part.data) for part in self.rows], dim=1)
         return out if self.bias is None else out + self.bias
 
-    def _is_one_token(self, x: torch.Tensor) -> bool:
-        """Whether x is a token as the kernel reads it; torch deals with all else."""
-        is_its = x.shape == (1, self.weight.shape[1]) and x.dtype == self.weight.dtype
+    def of_norm(
+        self, x: torch.Tensor, residual: torch.Tensor | None, norm: torch.Tensor, eps: float,
+        gated: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """The product of `add_rms_norm(x, residual)`, or of `rms_norm(x)`, for a token that
+        `takes` says it takes, in one kernel.
+
+        Returns the product, or if `gated`, `silu_and_mul` of it; and x + residual. The kernel that
+        runs before it must not write residual.
+        """
+        from yaie.ops.cuda.launching import launch
+
+        rows, size = self.weight.shape
+        rows = rows // 2 if gated else rows
+        out, total = x.new_empty(1, rows), x if residual is None else torch.empty_like(x)
+        launch(
+            *(GEMV, "norm_gemv", x.dtype, x, residual, norm, self.weight, self.bias, out),
+            *(None if residual is None else total, rows, size, gated, eps),
+        )
+        return out, total
+
+    def takes(self, x: torch.Tensor) -> bool:
+        """Whether the kernel multiplies x: a token as it reads it. Torch deals with all else."""
+        if not self.by_gemv or x.shape != (1, self.weight.shape[1]) or x.dtype != self.weight.dtype:
+            return False
         is_seen = torch.compiler.is_compiling() or x.requires_grad  # by torch, which knows no gemv
-        return is_its and not is_seen and x.is_contiguous() and x.data_ptr() % 16 == 0
+        return not is_seen and x.is_contiguous() and x.data_ptr() % 16 == 0
 
     def torch_is_faster(self, tokens: int) -> bool:
         """Whether torch multiplies faster than the back end `cpp`: in bfloat16, with instructions

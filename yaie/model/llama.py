@@ -88,6 +88,7 @@ class Llama(nn.Module):
         cos, sin = scaled_rotary_tables(config)
         self.step: Step | None = None  # the whole forward pass in one call, if there is one
         self.embedding: Rows | None = None  # as the back end `cpp` reads it
+        self.has_kernels = False  # in CUDA C++, for several operators together
         self.register_buffer("cos", cos.to(device), persistent=False)
         self.register_buffer("sin", sin.to(device), persistent=False)
 
@@ -116,26 +117,47 @@ class Llama(nn.Module):
         self._check(batch, key_pools[0])
         if self.step is not None and not self.lm_head.torch_is_faster(len(batch.token_ids)):
             return self.step(batch, key_pools, value_pools)
-        eps = self.config.rms_norm_eps
-        total = self._embed(batch.token_ids)  # what all layers so far have added up to
-        normed = self._compute("rms_norm", total, self.layers[0].attention_norm, eps)
+        out, total = self._embed(batch.token_ids), None  # total: what all layers so far add up to
         for index, layer in enumerate(self.layers):
-            out = self._attend(layer, normed, batch, key_pools[index], value_pools[index])
-            normed, total = self._add_norm(out, total, layer.mlp_norm, eps)
-            out = layer.down(self._compute("silu_and_mul", layer.gate_up(normed)))
-            if index + 1 < len(self.layers):
-                weight = self.layers[index + 1].attention_norm
-            else:
-                weight, out, total = self.norm, out[batch.logit_rows], total[batch.logit_rows]
-            normed, total = self._add_norm(out, total, weight, eps)
-        return normed
+            qkv, total = self._of_norm(layer.qkv, out, total, layer.attention_norm)
+            out = self._attend(layer, qkv, batch, key_pools[index], value_pools[index])
+            inner, total = self._of_norm(layer.gate_up, out, total, layer.mlp_norm, gated=True)
+            out = layer.down(inner)
+        return self._norm(out[batch.logit_rows], total[batch.logit_rows], self.norm)[0]
 
-    def _add_norm(self, out: torch.Tensor, *norm: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """`add_rms_norm` of out, summed over all ranks if several share the model."""
+    def _of_norm(
+        self, linear: Linear, out: torch.Tensor, total: torch.Tensor | None,
+        weight: torch.Tensor, gated: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """What `linear` makes of the norm of out + total, and that sum; its activation if `gated`.
+
+        One kernel computes all of it for a single token, on a GPU and without other ranks.
+        """
+        own = self._is_own("rms_norm", "add_rms_norm", "silu_and_mul")
+        if own and self.num_ranks == 1 and linear.takes(out):
+            return linear.of_norm(out, total, weight, self.config.rms_norm_eps, gated)
+        normed, total = self._norm(out, total, weight)
+        product = linear(normed)
+        return self._compute("silu_and_mul", product) if gated else product, total
+
+    def _norm(
+        self, out: torch.Tensor, total: torch.Tensor | None, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The norm of out + total, and that sum; out is summed over all ranks that share the model,
+        unless it is the embedding, which has no total."""
+        norm = weight, self.config.rms_norm_eps
+        if total is None:
+            return self._compute("rms_norm", out, *norm), out
+        norm = total, *norm
         if self.num_ranks == 1:
             return self._compute("add_rms_norm", out, *norm)
-        own = self.backends["add_rms_norm"] in (AUTO, "cuda") and "add_rms_norm" not in changed
+        own = self._is_own("add_rms_norm")
         return all_reduce(out, *(norm if own else ())) or self._compute("add_rms_norm", out, *norm)
+
+    def _is_own(self, *names: str) -> bool:
+        """Whether the engine's kernels in CUDA C++ compute these operators on a GPU."""
+        chosen = {self.backends[name] for name in names}
+        return chosen <= {AUTO, "cuda"} and changed.isdisjoint(names)
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         if self.embedding is None:
@@ -145,22 +167,26 @@ class Llama(nn.Module):
     def _attend(
         self,
         layer: Layer,
-        hidden: torch.Tensor,
+        qkv: torch.Tensor,
         batch: Batch,
         key_pool: torch.Tensor,
         value_pool: torch.Tensor,
     ) -> torch.Tensor:
-        config = self.config
-        num_q, num_kv = config.num_attention_heads, config.num_key_value_heads
-        heads = layer.qkv(hidden).unflatten(-1, (-1, config.head_dim))
-        # Queries and keys turn by the same angles: one call rotates both.
-        rotated = self._compute(
-            "rotary", heads[:, : num_q + num_kv], batch.positions, self.cos, self.sin
-        )
-        q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
-        self._compute("reshape_and_cache", k, v, key_pool, value_pool, batch.slot_mapping)
+        heads = qkv.unflatten(-1, (-1, self.config.head_dim))
+        angles, pools = (batch.positions, self.cos, self.sin), (key_pool, value_pool)
+        own = self._is_own("rotary", "reshape_and_cache")
+        if own and self.has_kernels and key_pool.dtype == heads.dtype:
+            from yaie.ops.cuda.rotary import rotary_and_cache
+
+            q = rotary_and_cache(heads, *angles, *pools, batch.slot_mapping)
+        else:
+            # Queries and keys turn by the same angles: one call rotates both.
+            num_q, num_kv = self.config.num_attention_heads, self.config.num_key_value_heads
+            rotated = self._compute("rotary", heads[:, : num_q + num_kv], *angles)
+            q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
+            self._compute("reshape_and_cache", k, v, *pools, batch.slot_mapping)
         about = batch.block_tables, batch.context_lens, batch.cu_seqlens, None
-        out, _ = self._compute("paged_attention", q, key_pool, value_pool, *about)
+        out, _ = self._compute("paged_attention", q, *pools, *about)
         return layer.output(out.flatten(1))
 
     def _compute(self, operator: str, *arguments: Any) -> Any:
@@ -193,9 +219,9 @@ class Llama(nn.Module):
         if self.embed.is_cuda and by_cuda and self.dtype.itemsize == 2:
             from yaie.build import jit  # a CPU starts without it
 
-            can = jit.load(GEMV).how(self.embed.device).available
+            self.has_kernels = jit.load(GEMV).how(self.embed.device).available
             for linear in self.linears():
-                linear.by_gemv = can and linear.weight.shape[1] % 8 == 0
+                linear.by_gemv = self.has_kernels and linear.weight.shape[1] % 8 == 0
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
         """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if

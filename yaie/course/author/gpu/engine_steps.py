@@ -36,7 +36,7 @@ SMALL = ModelConfig(
 LARGE = ModelConfig.from_dict(LLAMA_8B)
 CASES = {  # requests, and tokens of each
     "small": (SMALL, [(1, 512), (8, 512), (64, 512), (64, 2048)]),
-    "large": (LARGE, [(1, 4096), (8, 4096), (32, 4096)]),
+    "large": (LARGE, [(1, 512), (1, 4096), (8, 4096), (32, 4096)]),
 }
 WAYS = {
     "graph": {},
