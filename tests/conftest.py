@@ -108,15 +108,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByModule(LoadScopeScheduling):
-    """`--dist=loadscope`, by module: its tests share what they build; of the tests that run for
-    every exercise, those of one exercise; of those in a browser, that of the web site apart.
+    """`--dist=loadscope`, by module: its tests share what they build; of the tests of the
+    exercises' mistakes, those of one exercise; of those in a browser, that of the web site apart.
 
     pytest-xdist's `loadgroup` would say that with marks, but has no effect with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
-        part = re.search(r"\[\d\d\.\d\b|_web_site_", test)
+        part = re.search(r"\[\d\d\.\d\b" if "mistakes" in module else "_web_site_", test)
         return f"{module}{part[0]}" if part else module
 
     def remove_node(self, node: WorkerController) -> str | None:

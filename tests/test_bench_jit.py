@@ -27,6 +27,7 @@ def test_what_the_emulator_takes(monkeypatch, capsys):
         bench.run(0)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_a_first_call_in_a_process_of_its_own(tmp_path):
     cold = bench._first_call("cpu", str(tmp_path))
     assert list((tmp_path / "emulator").glob("kernel-*.so"))

@@ -213,7 +213,7 @@ def test_nvcc_compiles_the_same_sources(tmp_path):
     names = ("meaning", "cub", "atomics", "pipeline", "barriers")
     source = tmp_path / "all.cu"
     source.write_text(together(SOURCE.with_name(f"{name}.cu") for name in names))
-    command = ["nvcc", "-arch=sm_80", "-std=c++17", "-c", source, "-o", tmp_path / "out.o"]
+    command = ["nvcc", "-arch=sm_80", "-std=c++17", "-cubin", source, "-o", tmp_path / "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert not done.returncode, done.stdout + done.stderr
 

@@ -28,7 +28,7 @@ def run(file: str, version: planted.Version, order: str, module: Module | None =
     x = torch.arange(1, planted.ELEMENTS + 1, dtype=torch.float32)
     out = torch.zeros(256)[: planted.ELEMENTS]
     try:
-        with settings(order=order, seed=3, time_limit=0.2):
+        with settings(order=order, seed=3, time_limit=0.1):
             getattr(module, version.launcher)(x, out, planted.ELEMENTS)
     except KernelError as error:
         assert version.kinds, error
