@@ -122,7 +122,8 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
     num_bytes = bytes_of_a_step(model, batch, context)
     floor = num_bytes / rate / 1e6
     if batch == 1:
-        row["torch's products"] = with_torchs_products(model, context)
+        for name, by_gemv in (("operator by operator", True), ("torch's products", False)):
+            row[name] = one_by_one(model, context, by_gemv)
     return row | {
         "copy GB/s": rate,
         "GB": round(num_bytes / 1e9, 3),
@@ -133,12 +134,14 @@ def measure(model: Llama, batch: int, context: int, rate: float) -> dict:
     }
 
 
-def with_torchs_products(model: Llama, context: int) -> dict:
-    """Time a decode step of one request whose products torch computes, and list its kernels."""
+def one_by_one(model: Llama, context: int, by_gemv: bool) -> dict:
+    """Time a decode step of one request in which no kernel computes several operators, and list its
+    kernels. Torch computes the products unless `by_gemv`."""
     linears = [linear for linear in model.linears() if linear.by_gemv]
     for linear in linears:
-        linear.by_gemv = False
-    found = replayed(decoding(model, 1, context), 1)
+        linear.by_gemv = by_gemv
+    with mock.patch.object(Llama, "_is_own", lambda *_: False):
+        found = replayed(decoding(model, 1, context), 1)
     for linear in linears:
         linear.by_gemv = True
     torch.cuda.empty_cache()
