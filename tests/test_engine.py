@@ -391,6 +391,34 @@ def test_a_step_that_failed_can_be_tried_again(make_engine, workload, error, whe
     check_answers(engine, outputs, ids, workload)
 
 
+@pytest.mark.parametrize("where", ["sample", "fetch"])
+def test_a_step_that_failed_after_its_tokens_were_chosen_can_be_tried_again(
+    ahead, model, monkeypatch, where
+):
+    """They lie where the device kept the tokens of the step before, which are not read yet."""
+    engine, prompts, params = ahead(block_size=4), ([5, 6, 7], [9] * 4), greedy(20)
+    buffers = [CopiedBuffer(engine.runner._staging[0].host) for _ in range(2)]
+    engine.runner._staging, calls, failures = list(buffers), count(), 0
+
+    def failing(inner, *arguments):
+        result = inner(*arguments)
+        if next(calls) % 3 == 2:
+            raise KeyboardInterrupt
+        return result
+
+    for owner in [engine.runner] if where == "sample" else buffers:
+        monkeypatch.setattr(owner, where, partial(failing, getattr(owner, where)))
+    ids, outputs = [engine.add_request(prompt, params) for prompt in prompts], {}
+    while engine.has_work:
+        try:
+            outputs |= {o.request_id: o.request.output() for o in engine.step() if o.finish_reason}
+        except KeyboardInterrupt:
+            failures += 1
+    wanted = [recompute(model, prompt, params) for prompt in prompts]
+    assert failures > 8 and [outputs[name].token_ids for name in ids] == wanted
+    check_whole(engine)
+
+
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 def test_everything_can_be_aborted_after_a_failure(make_engine, workload, steps):
     engine = make_engine(num_blocks=20, max_num_batched_tokens=16)
