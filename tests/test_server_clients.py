@@ -232,6 +232,13 @@ def test_an_offer_of_another_protocol_is_declined(running, is_apart):
     assert b'"finish_reason":' in said and said.endswith(b"ok")
 
 
+def test_every_offer_in_a_packet_is_declined(running):
+    offer = b"GET /health HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n"
+    with connect(running.url, 2000 * offer + HALF + b"\r\nConnection: close\r\n\r\n") as connection:
+        said = connection.makefile("rb").read()
+    assert said.count(b"HTTP/1.1 200") == 2001 and said.endswith(b"ok")
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -269,6 +276,11 @@ def test_fields_after_a_body_are_no_headers(running):
     with connect(running.url, start + b"X-Request-Id: late\r\n\r\n") as connection:
         said = connection.makefile("rb").read()
     assert said.startswith(b"HTTP/1.1 200") and b"late" not in said
+    with connect(running.url, start + b"X-Endless: ") as connection:
+        time.sleep(0.1)
+        connection.sendall((MOST_HEAD + 1) * b"x")
+        said = connection.makefile("rb").read()
+    assert said.startswith(b"HTTP/1.1 400") and said.endswith(b"Head or trailer too long")
 
 
 def test_half_a_head_is_not_waited_for_without_end(untied_model):

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from yaie.server.errors import ApiError
 
 MOST_CONNECTIONS = 4096
-MOST_HEAD = 64 * 1024  # bytes of the head of a request
+MOST_HEAD = 64 * 1024  # bytes of the head of a request, and of the fields after its body
 SPARE_FILES = 64  # for everything that is opened while the server runs
 MOST_AT_ONCE = 32  # connections taken before others are served
 PAUSE = 1.0  # seconds until the deadlines, and a limit that was reached, are looked at again
@@ -41,7 +41,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, catch_up: Callable[[], None], acceptor: Acceptor, **options: Any) -> None:
         super().__init__(**options)
-        self._acceptor, self._catch_up, self._head_bytes = acceptor, catch_up, 0
+        self._acceptor, self._catch_up, self._held = acceptor, catch_up, 0
         self.app_state = self.app_state | {"connection": self}
 
     @property
@@ -81,13 +81,12 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read requests, and note whether the head of one is still to come."""
         self._catch_up()
-        self._head_bytes = self._head_bytes + len(data) if self.has_begun else 0
+        self._held += len(data)
         try:
-            self.parser.feed_data(data)
-            if self.has_begun and self._head_bytes > MOST_HEAD:
-                raise httptools.HttpParserError("Head too long")
-        except httptools.HttpParserUpgrade as stopped:
-            self._decline(data[stopped.args[0] :])
+            while data:
+                data = self._read(data)
+            if self._held > MOST_HEAD:
+                raise httptools.HttpParserError("Head or trailer too long")
         except httptools.HttpParserError as error:
             if (now := self.answering) and not (now.more_body or now.response_complete):
                 now.keep_alive = False  # half of the answer may be sent: close after it
@@ -96,16 +95,22 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response(f"Invalid HTTP request received: {error}")
         self._watch()
 
-    def _decline(self, rest: bytes) -> None:
-        """Read a request again without its offer of another protocol: Java's clients offer HTTP/2.
-        The parser has stopped after the head, and has not read the body."""
+    def _read(self, data: bytes) -> bytes:
+        """Have the parser read; returns what is to be read again, a request without its offer of
+        another protocol: Java's clients offer HTTP/2. The parser has stopped after its head."""
+        try:
+            self.parser.feed_data(data)
+            return b""
+        except httptools.HttpParserUpgrade as stopped:
+            rest = data[stopped.args[0] :]
         about = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         fields = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
-        self.data_received(b"%s %s HTTP/%s\r\n%s\r\n" % (*about, b"".join(fields)) + rest)
+        return b"%s %s HTTP/%s\r\n%s\r\n" % (*about, b"".join(fields)) + rest
 
     def on_headers_complete(self) -> None:
-        """Answer the request, unless `_decline` reads it again. An error here is answered 400."""
+        """Answer the request, unless `_read` has it read again. An error here is answered 400."""
+        self._held = 0
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("this server is not a proxy")
         hosts = sum(name == b"host" for name, _ in self.headers)
@@ -115,8 +120,14 @@ class Connection(HttpToolsProtocol):
             super().on_headers_complete()
             self.headers = deque(maxlen=0)  # drops trailer fields, which follow the body
 
+    def on_body(self, body: bytes) -> None:
+        """Part of the body has come."""
+        self._held = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """The body has come."""
+        self._held = 0
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
