@@ -215,10 +215,10 @@ def test_an_engine_that_cannot_be_warmed_does_not_serve(served, monkeypatch, cap
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--dtype", "float8"], "yaie: dtype must be"),
-        (["--num-blocks", "1", "--block-size", "1"], "yaie: num_blocks must make room"),
-        (["--device", "cuda:99"], "yaie: device"),
-        (["--backend", "rms_norm=no_module:norm"], "yaie: backend"),
+        (["--dtype", "float8"], "yaie: --dtype must be"),
+        (["--num-blocks", "1", "--block-size", "1"], "yaie: --num-blocks must make room"),
+        (["--device", "cuda:99"], "yaie: --device"),
+        (["--backend", "rms_norm=no_module:norm"], "yaie: --backend"),
     ],
 )
 def test_why_an_engine_does_not_start_is_one_line(tiny_model, options, said):
