@@ -20,7 +20,7 @@ SHAPES = [
     AttentionShape(0, 5, itemsize=4),
     AttentionShape(5, 0, itemsize=4),
 ]
-TILES = [(8, 16), (16, 8), (7, 5), (1, 1), (64, 64), (100, 100)]
+TILES = [(8, 16), (16, 8), (7, 5), (1, 9), (9, 1), (64, 64), (100, 100)]
 DTYPES = {2: torch.float16, 4: torch.float32}
 
 

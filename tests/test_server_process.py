@@ -103,21 +103,6 @@ def test_a_signal_ends_it_after_the_answers_under_way(tiny_model, end):
         assert "Traceback" not in rest
 
 
-def test_the_port_of_a_killed_server_is_free_again(tiny_model):
-    with process(tiny_model) as (server, address):
-        sent = SENT | {"stream": True, "max_tokens": 400, "n": 16}
-        with httpx.stream(
-            "POST", f"{address}/v1/completions", json=sent, trust_env=False
-        ) as answer:
-            lines = answer.iter_lines()
-            next(lines)
-            server.kill()
-            with pytest.raises(httpx.HTTPError):
-                list(lines)
-        server.wait()
-        bind("127.0.0.1", int(address.rpartition(":")[2])).close()
-
-
 def test_a_port_in_use_is_said_before_the_model_is_loaded(tiny_model, capsys):
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
@@ -325,16 +310,23 @@ def test_an_engine_that_is_stopped_is_killed_when_its_pipe_is_full(tiny_model, o
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_killed_server_takes_its_engine_along(tiny_model, ranks, tmp_path, monkeypatch):
-    """And leaves nothing: no process, no file, no shared memory."""
+    """And leaves nothing: no process, no file, no shared memory, and its port is free."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    before = set(os.listdir("/dev/shm"))
-    with process(tiny_model, "--tensor-parallel-size", str(ranks)) as (server, address):
+    before, options = set(os.listdir("/dev/shm")), ("--num-blocks", "32")
+    with process(tiny_model, "--tensor-parallel-size", str(ranks), *options) as (server, address):
+        assert health(address).status_code == 200  # before the first request
+        told = metrics(address)
+        assert "yaie_kv_blocks 32.0" in told and "yaie_kv_blocks_in_use 0.0" in told
         [engine] = children(server.pid)
         started = [engine, *children(engine)]
         assert len(started) == ranks
-        with streaming(address):
+        with streaming(address) as lines:
             server.kill()
+            with pytest.raises(httpx.HTTPError):
+                list(lines)
             wait_until(lambda: all(map(is_gone, started)), seconds=30)
+        server.wait()
+        bind("127.0.0.1", int(address.rpartition(":")[2])).close()
     assert not list(tmp_path.glob("yaie-*"))
     assert set(os.listdir("/dev/shm")) <= before
 
@@ -351,13 +343,6 @@ def test_no_answer_of_another_process_is_lost_or_mixed_up(untied_model):
     assert told["yaie_num_requests_waiting"] == "0.0"
     assert told["yaie_kv_cache_usage"] == "0.0"
     assert told["yaie_kv_blocks_in_use"] == told["yaie_kv_blocks_cached"]
-
-
-def test_metrics_and_health_answer_before_the_first_request(tiny_model):
-    with process(tiny_model, "--num-blocks", "32") as (_, address):
-        assert health(address).status_code == 200
-        told = metrics(address)
-    assert "yaie_kv_blocks 32.0" in told and "yaie_kv_blocks_in_use 0.0" in told
 
 
 def test_stop_strings_end_answers_also_with_two_ranks(tiny_model):
