@@ -231,7 +231,7 @@ class _Process(Child):
     def __init__(self, rank: int, timeout: float, arguments: tuple) -> None:
         self.rank = rank
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
-        super().__init__("yaie.engine.ranks", "_serve", arguments, self._output)
+        super().__init__("yaie.engine.ranks", "_answer", arguments, self._output)
         limit(self.pipe, socket.SO_SNDTIMEO, timeout)
 
     def receive(self) -> tuple[Any, _Failure | None]:
@@ -286,11 +286,6 @@ def _meet_followers(size: int, device: str, timeout: float) -> list[_Process]:
 
 
 # ----------------------------------------------------------------------------- in every rank
-
-
-def _serve(handle: int, *group: Any) -> None:
-    """Run a rank that this module has started."""
-    _answer(Connection(handle), *group)
 
 
 def follow(size: int, device: str, timeout: float) -> NoReturn:

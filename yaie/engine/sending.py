@@ -61,9 +61,10 @@ class Child:
 
     def __init__(self, module: str, function: str, arguments: tuple, output: Any = None) -> None:
         self.pipe, theirs = Pipe()
-        call = f"from {module} import {function}; {function}({theirs.fileno()}, *{arguments!r})"
+        call = f"{function}(Connection({theirs.fileno()}), *{arguments!r})"
+        names = f"from {module} import {function}; from {Connection.__module__} import Connection"
         # An interrupt is for the process that started it.
-        command = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {call}"
+        command = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {names}; {call}"
         self._process = subprocess.Popen(
             [sys.executable, "-c", command],
             stdin=subprocess.DEVNULL,

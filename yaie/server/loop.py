@@ -172,12 +172,12 @@ class Loop:
 
 
 def main(
-    handle: int, model: str, options: dict[str, Any], exercises: bool | Sequence[str] | None
+    pipe: Connection, model: str, options: dict[str, Any], exercises: bool | Sequence[str] | None
 ) -> None:
     """Make an engine, and run it until the server at the other end of a pipe ends."""
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server hears it, and ends this process
     sys.setswitchinterval(LISTENING)
-    loop = Loop(Connection(handle))
+    loop = Loop(pipe)
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
         engine = start_engine(model, EngineConfig(**options), exercises)
