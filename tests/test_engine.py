@@ -456,7 +456,7 @@ def test_a_sampler_that_fails_loses_nothing(make_engine, workload):
 
 
 def test_logprobs_that_fail_are_told_once(make_engine, model, monkeypatch):
-    engine, tell, count = make_engine(), engine_module.token_logprob, iter(range(100))
+    engine, tell, count = make_engine(), engine_module.token_logprobs, iter(range(100))
     prompt, params = [5, 6, 7], greedy(4)
     wanted = recompute(model, prompt, params)
     request_id = engine.add_request(prompt, dataclasses.replace(params, logprobs=1))
@@ -466,7 +466,7 @@ def test_logprobs_that_fail_are_told_once(make_engine, model, monkeypatch):
             raise Fault
         return tell(*arguments)
 
-    monkeypatch.setattr(engine_module, "token_logprob", failing)
+    monkeypatch.setattr(engine_module, "token_logprobs", failing)
     finished = []
     while engine.has_work:
         with contextlib.suppress(Fault):

@@ -21,7 +21,7 @@ from yaie.engine.checks import check_range
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import edit, sample
-from yaie.engine.logprobs import token_logprob, vocabulary_logprobs
+from yaie.engine.logprobs import token_logprobs, vocabulary_logprobs
 from yaie.engine.params import Limits, SamplingParams
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput, StepOutput, TokenLogprob
@@ -293,17 +293,16 @@ class Engine:
 
     def _read_tokens(self) -> None:
         """Read the tokens of the oldest step in flight, and give them to its requests."""
-        launched = self._in_flight[0]
+        launched, logprobs = self._in_flight[0], {}
         if alive := list(self._alive(launched)):
             tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
-            logprobs = {
-                request: token_logprob(vocabulary, tokens[request], request)
-                for request, vocabulary in launched.logprobs.items()
-                if request in alive and tokens[request] >= 0
-            }
+            for request, vocabulary in launched.logprobs.items():
+                if request in alive and (token := tokens[request]) >= 0:
+                    about = request.params.logprobs, request.output_text.length
+                    logprobs[request] = token_logprobs(vocabulary[None], [token], *about)
         self._in_flight.popleft()  # what follows does not use the device, which may fail
         for request in alive:
-            self._outputs.append(self._accept(request, tokens[request], logprobs.get(request)))
+            self._outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
 
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
@@ -340,7 +339,7 @@ class Engine:
             return self.runner.sample(logits), logprobs
         return sample(self.sampler, requests, logits), logprobs
 
-    def _accept(self, request: Request, token: int, logprob: TokenLogprob | None) -> StepOutput:
+    def _accept(self, request: Request, token: int, logprobs: Sequence[TokenLogprob]) -> StepOutput:
         """Add a token to a request, and finish the request if it was the last."""
         if token < 0:
             request.error = "the model returned logits with a NaN, +inf or only -inf"
@@ -350,7 +349,6 @@ class Engine:
         if request.is_unread:
             request.is_unread = False
             self.scheduler.keep(request, request.num_known_tokens - 1)
-        logprobs = () if logprob is None else (logprob,)
         request.logprobs.extend(logprobs)
         if request.metrics.first_token_time is None:
             request.metrics.first_token_time = time.perf_counter()

@@ -27,15 +27,21 @@ def vocabulary_logprobs(
     }
 
 
-def token_logprob(logprobs: torch.Tensor, token: int, request: Request) -> TokenLogprob:
-    """The log-probability of the next token of a request, before the request has it.
+def token_logprobs(
+    logprobs: torch.Tensor, tokens: Sequence[int], num_top: int, text_offset: int = 0
+) -> list[TokenLogprob]:
+    """What is told of each token, with the `num_top` likeliest in its place.
 
     Args:
-        logprobs: of the whole vocabulary.
+        logprobs: `[tokens, vocabulary]`.
     """
-    best = logprobs.topk(min(request.params.logprobs, len(logprobs)))
-    top = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    return TokenLogprob(token, logprobs[token].item(), top, request.output_text.length)
+    chosen = logprobs.gather(1, torch.tensor(tokens, device=logprobs.device)[:, None]).squeeze(1)
+    best = logprobs.topk(min(num_top, logprobs.shape[1]))
+    found = (tokens, chosen.tolist(), best.indices.tolist(), best.values.tolist())
+    return [
+        TokenLogprob(token, logprob, dict(zip(ids, values, strict=True)), text_offset)
+        for token, logprob, ids, values in zip(*found, strict=True)
+    ]
 
 
 def score_prompts(
@@ -56,14 +62,6 @@ def score_prompts(
             count = min(ROWS, end - place)
             logprobs = logits(hidden[row : row + count]).log_softmax(dim=-1)
             tokens = request.prompt_token_ids[place : place + count]
-            chosen = logprobs.gather(1, torch.tensor(tokens, device=hidden.device)[:, None])
-            best = logprobs.topk(min(request.params.prompt_logprobs, logprobs.shape[1]))
-            found = zip(
-                *(tokens, chosen.squeeze(1).tolist(), best.indices.tolist(), best.values.tolist()),
-                strict=True,
-            )
-            request.prompt_logprobs[place : place + count] = [
-                TokenLogprob(token, logprob, dict(zip(ids, values, strict=True)), 0)
-                for token, logprob, ids, values in found
-            ]
+            found = token_logprobs(logprobs, tokens, request.params.prompt_logprobs)
+            request.prompt_logprobs[place : place + count] = found
             row, place = row + count, place + count
