@@ -72,11 +72,6 @@ class Tokenizer:
             self._spelled = [self.token_bytes(token_id) for token_id in range(size)]
             self.backend = None
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids, added tokens included."""
-        return self.backend.get_vocab_size(with_added_tokens=True)
-
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         """Token ids of `text`; special tokens spelled out in it become their ids.
 
@@ -186,10 +181,8 @@ class StreamDecoder:
     characters with byte tokens may differ in how many U+FFFD stand for bytes that are not UTF-8.)
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, skip_special_tokens: bool = True, context: Sequence[int] = ()
-    ):
-        self.tokenizer, self.skip_special_tokens = tokenizer, skip_special_tokens
+    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = ()):
+        self.tokenizer, self._decode = tokenizer, tokenizer.decode
         self._joins_bytes, self._tail = tokenizer.joins_bytes, b""  # the bytes of half a character
         self._ids = list(context)
         if self._decode(self._ids).endswith(BROKEN):  # a character that the answer may complete
@@ -201,12 +194,12 @@ class StreamDecoder:
     def push(self, token_id: int) -> str:
         """Take in one token; returns the text that is now certain, often empty."""
         if self._joins_bytes:
-            shown = self._tail + self.tokenizer.shown_bytes(token_id, self.skip_special_tokens)
+            shown = self._tail + self.tokenizer.shown_bytes(token_id)
             text, end = utf_8_decode(shown, "replace")
             self._tail = shown[end:]
             return text
         # A run of end tokens, which a benchmark ignores, would be decoded again and again.
-        if self.tokenizer.leaves_out(token_id, self.skip_special_tokens):
+        if self.tokenizer.leaves_out(token_id):
             return ""
         self._ids.append(token_id)
         return self._emit(hold_back=True)
@@ -241,9 +234,6 @@ class StreamDecoder:
             if certain + self._decode(self._ids[end:]) == text:
                 return certain, end
         return "", self._printed
-
-    def _decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=self.skip_special_tokens)
 
 
 def _byte_alphabet() -> dict[str, int]:
