@@ -171,12 +171,10 @@ def dequantize(tensor, path: Path) -> np.ndarray:
     from gguf.quants import dequantize as to_float
 
     try:
-        array = to_float(tensor.data, tensor.tensor_type)
+        return to_float(tensor.data, tensor.tensor_type)
     except NotImplementedError:
         what = f"tensor {tensor.name} is {tensor.tensor_type.name}"
         raise ValueError(f"{path}: {what}, which gguf cannot read") from None
-    shape = tuple(int(size) for size in reversed(tensor.shape))
-    return array.astype(np.float32, copy=False).reshape(shape)
 
 
 def unpermute(weight: np.ndarray, num_heads: int) -> np.ndarray:
