@@ -165,11 +165,10 @@ def test_the_text_on_the_other_engine():
     assert [beside["requests"], *beside["tokens"]] == [256, 100, 1024]
     ours, theirs, again = (statistics.median(run["rates"]) for run in beside["runs"])
     assert beside["ratios"]["llama-8b"] == pytest.approx((ours + again) / 2 / theirs, abs=1e-3)
-    assert round((ours + again) / 2 / theirs, 2) == 1.03
-    assert [round(run["start"]) for run in beside["runs"]][1:] == [10, 9]
-    assert sum(workload(0)[1]) / beside["runs"][0]["rates"][0] == pytest.approx(
-        10.2 * 4 / 3, rel=0.01
-    )
+    assert round((ours + again) / 2 / theirs, 2) == 1.04
+    seconds = [sum(workload(0)[1]) / run["rates"][0] for run in beside["runs"][:2]]
+    assert [round(one, 1) for one in seconds] == [13.2, 13.6]
+    assert seconds[1] == pytest.approx(10.2 * 4 / 3, rel=0.01)
 
 
 def test_the_text_on_independent_clients_of_the_server():

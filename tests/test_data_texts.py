@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from yaie.bench.drawn import LLAMA_8B
 from yaie.course.author.notebooks import find
 from yaie.course.core import manifest, render
 from yaie.course.lessons import data_nb23, timeline
@@ -535,6 +536,12 @@ def of_27() -> list[tuple]:
     errors = off["root mean square from the reference in float32"].values()
     assert all(0.015 < error / off["standard deviation of the logits"] < 0.025 for error in errors)
     assert round(eager["cold ms"]) == round(graphs["cold ms"]) and none["cold ms"] > 30
+    request = json.loads((DATA / "27_one_request_h200.json").read_text())
+    one, layers = request["steps"][0], LLAMA_8B["num_hidden_layers"]
+    ways = one["torch's products"], one["operator by operator"], one
+    numbers = [sum(number for _, number, _ in way["kernels"]) for way in ways]
+    times = [way["gpu ms"] for way in ways]
+    per_layer = sum(number // layers for _, number, _ in one["kernels"])
     return [
         ("falls from {:.1f} to {:.1f}", part["cold over cached"], whole["cold over cached"]),
         ("take {:.1f} ms instead of {:.0f},", whole["cold ms"], part["cold ms"]),
@@ -544,6 +551,11 @@ def of_27() -> list[tuple]:
         ("a ratio of {:.0f}", graphs["cold over cached"]),
         ("by {:.1f} µs per query", per_query),
         ("below {:.0f} µs", launched),
+        ("reads {:.0f} GB of weights", one["GB"]),
+        ("{} thread blocks computes the whole", 4 * request["machine"]["multiprocessors"]),
+        ("save {:.2f} ms", times[0] - times[1]),
+        ("{} kernels less another {:.2f} ms", numbers[1] - numbers[2], times[1] - times[2]),
+        ("{} kernels remain", per_layer * layers),
     ]
 
 

@@ -269,7 +269,7 @@ def test_the_benchmarks_say_what_was_measured():
         (row["batch"], row["context"]): 1 / row["step over floor"]
         for row in kept("27_engine_h200")["steps"]
     }
-    one = kept("27_one_request_h100")["steps"][0]
+    one = kept("27_one_request_h200")["steps"][0]
     by_torch = one["torch's products"]
     small, large = (
         [row["ratio"] for row in kept(name)["results"]["transformers"]]
