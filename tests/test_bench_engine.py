@@ -588,7 +588,7 @@ def test_a_server_is_measured(folder, tmp_path, capsys):
 
 @pytest.mark.timeout(1800)
 def test_a_soak_finds_nothing_left(folder):
-    record = soak.run(folder, 20 if LONG else 0.1, device="cpu")
+    record = soak.run(folder, 20 if LONG else 0.03, device="cpu")
     (row,) = record["results"]["soak"]
     assert row["answered"] > 0 and row["checked_answers"] == row["same_answers"]
     assert row["gauges"]["num_requests_running"] == 0

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pictures
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from pictures import (
@@ -115,8 +116,9 @@ def test_words_can_be_read(name):
     shown = [text for text in texts if text.get_visible()]
     plt.setp(shown, visible=False)
     try:
-        with Image.open(io.BytesIO(page.png(figure))) as drawn:
-            below = np.asarray(drawn.convert("RGB")) / 255
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        below = np.asarray(canvas.buffer_rgba())[:, :, :3] / 255
     finally:
         plt.setp(shown, visible=True)
     for text, box in zip(texts, bounds, strict=True):
