@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import random
+import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,26 @@ def failure_of(exercise: Exercise, versions: Versions, mistake: Mistake) -> Fail
             if first_wrong(facts):
                 return Failure(case, number, facts)
     return None
+
+
+def quoted(text: str) -> set[str]:
+    """The identifiers between backticks."""
+    return set(re.findall(r"[A-Za-z_]\w*", " ".join(re.findall(r"`([^`]+)`", text))))
+
+
+def test_sentences_name_no_variable_that_only_the_solution_has() -> None:
+    """A learner's has another name. Known is what the stub and the table "You have" name."""
+    wrong = []
+    for exercise in (e for e in exercises() if not e.is_cuda):
+        texts = render.stub(exercise), render.solution(exercise)
+        stub, solution = (list(ast.walk(ast.parse(text))) for text in texts)
+        own = {n.id for n in solution if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        own -= {n.arg for n in stub if isinstance(n, ast.arg)}
+        own -= quoted(" ".join([exercise.task, texts[0], *chain(*exercise.have)]))
+        for mistake in entries(exercise):
+            if not mistake.flags & {"right", "equal"} and (named := quoted(mistake.sentence) & own):
+                wrong.append((exercise.id, mistake.name, named))
+    assert not wrong
 
 
 @pytest.mark.parametrize("exercise", EVERY)

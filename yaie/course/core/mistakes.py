@@ -6,7 +6,8 @@ A file `exK_name.mistakes` beside the exercise's module holds one entry per mist
     - shared = self._shared_tokens(child.key, tokens, found.length)
     + shared = len(child.key)
 
-A name, a sentence for the learner (it may go on in indented lines), and an edit of the text that
+A name, a sentence for the learner (it may go on in indented lines, and names no variable that only
+the solution has), and an edit of the text that
 `solutions/` holds. `-` is a line that goes, `+` a line that comes, `=` a line that stays and says
 where. `- ...` stands for all lines up to the next old one. Leading white space and trailing
 comments do not count; a new line is indented as the old line above it. Old lines that follow each

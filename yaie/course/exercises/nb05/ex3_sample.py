@@ -74,7 +74,7 @@ def sampled(see: Observer, sampler: Any, logits: Any, **options: Any) -> list[in
     if not right or tokens.dtype != torch.int64:
         see.note("what sample returns", tokens, problem)
         see.stop()
-    alone = "They are the model's: write `logits / t`, not `logits /= t`."
+    alone = "They are the model's: `/` makes a new tensor, `/=` writes into the old one."
     see.equal("the tensor that was passed in", logits, before, alone)
     return tokens.tolist()
 
