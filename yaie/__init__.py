@@ -3,8 +3,6 @@
 `import yaie` loads nothing else: the names below are imported when they are first used.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from typing import TYPE_CHECKING, Any
 

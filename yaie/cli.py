@@ -1,7 +1,5 @@
 """The `yaie` command. Everything heavy is imported by the command that needs it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -5,8 +5,6 @@ anything. What is built carries the hash of its source, headers and options in i
 file that was edited since is not used.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where models and built kernels are kept between runs, and how a kernel is built only once."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The C++ of `csrc/cpu/` as a library of ctypes: compiled for this very processor, and kept."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 from functools import cache

@@ -1,6 +1,4 @@
 """What a launcher's name ends in for each dtype, and how far its results may be off. No torch."""
 
-from __future__ import annotations
-
 SUFFIXES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 ROUNDING = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}  # two roundings of each dtype

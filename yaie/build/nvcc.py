@@ -3,8 +3,6 @@
 Nothing here needs a GPU or loads torch. What is built is a plain shared object.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

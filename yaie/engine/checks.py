@@ -1,7 +1,5 @@
 """Checks of arguments: an error names the argument, what was wanted and what came."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real

@@ -1,7 +1,5 @@
 """Where a model runs, in what dtype, and how much memory is left for its cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

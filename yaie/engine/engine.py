@@ -6,8 +6,6 @@ on as if it were known. If that token turns out to end the request, the token co
 dropped.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Choosing tokens by Python on the host: edits of the logits, and samplers that see them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

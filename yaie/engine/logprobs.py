@@ -1,7 +1,5 @@
 """Log-probabilities: how likely the model found the chosen tokens, and the likeliest ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -7,8 +7,6 @@ draw the same tokens. Only the layers of the model exchange tensors (`yaie.model
 between processes on a CPU, by NCCL between GPUs. SGLang's tensor parallelism works the same way.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

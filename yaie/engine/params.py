@@ -1,7 +1,5 @@
 """What a request may ask for, and which requests an engine takes. Checks them without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Each can be replaced: that is how a learner's exercises run inside the real engine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

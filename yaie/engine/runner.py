@@ -7,8 +7,6 @@ the GPU, in front of the inputs, so that the next step can be launched before th
 Most steps are replayed from a CUDA graph. On a CPU the same code runs, with nothing to copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Processes that end with this one, and what they are sent: pickles that hold functions, too."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

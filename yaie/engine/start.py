@@ -1,7 +1,5 @@
 """From a model's name and a config to an engine that is ready."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path

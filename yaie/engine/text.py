@@ -1,7 +1,5 @@
 """A request's text as it grows: whole characters only, and never a part of a stop string."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from yaie.model.tokenizer import StreamDecoder, Tokenizer

@@ -1,7 +1,5 @@
 """What a process leaves to others: processors while its threads wait, memory that it has freed."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import re

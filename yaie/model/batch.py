@@ -1,7 +1,5 @@
 """What one forward pass of the model works on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

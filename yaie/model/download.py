@@ -5,8 +5,6 @@ zero. So pip reports the address, the file is fetched from there in ranges, and 
 do (a password, a private certificate, a local folder of wheels) is left to `pip download`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ weights quantized in small blocks (Q4_1: 32 weights share a scale and a minimum 
 Converting undoes all three, once, into float32.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -11,8 +11,6 @@ and that take the output: no operator knows of scales, and a rank's heads have t
 SGLang keep them beside the cache instead, as `k_scale` and `v_scale`, 1 by default.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

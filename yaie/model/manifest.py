@@ -1,7 +1,5 @@
 """A record of a model folder's files: has anything been cut short or changed since `yaie pull`?"""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@
 NCCL on GPUs. GPUs of one host add up small tensors in each other's memory instead.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 from weakref import WeakKeyDictionary

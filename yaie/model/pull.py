@@ -5,8 +5,6 @@ fetched too, since pip knows the index, its mirrors, proxies and certificates. A
 the Llama family comes from the Hugging Face hub.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Reads `tokenizer.json` with the `tokenizers` library and renders chat templates 
 sandbox: a tenth of a second, where importing transformers for the same takes several.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from codecs import utf_8_decode

@@ -4,8 +4,6 @@ A safetensors file is a JSON header (name, dtype, shape and byte range of each t
 numbers; it is mapped into memory and copied to where the model wants it, once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 from collections.abc import Iterator, Mapping

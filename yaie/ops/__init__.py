@@ -3,8 +3,6 @@
 `operators.<name>` is the bare operator, for callers that check its arguments themselves.
 """
 
-from __future__ import annotations
-
 import torch
 
 from yaie.ops.interpreter import choose_interpreter

@@ -1,7 +1,5 @@
 """Attention operators: dense, ragged, and over the paged cache."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

@@ -1,7 +1,5 @@
 """Checks of operator arguments. Each raises an error that names the argument."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Operators that treat each element alone."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from yaie.ops.checks import FLOATS, check_tensor

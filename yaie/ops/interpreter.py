@@ -4,8 +4,6 @@ The interpreter computes a kernel with NumPy, one program after another: slow, b
 Triton reads TRITON_INTERPRET when it is imported, so the choice is made before.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

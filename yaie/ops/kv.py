@@ -1,7 +1,5 @@
 """Operators on the memory of the paged cache."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

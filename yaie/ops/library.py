@@ -9,8 +9,6 @@ through an operator raises, whatever back end computed it: no part of a gradient
 silently. Autograd differentiates the plain functions, such as those of `yaie.ops.reference`.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps

@@ -1,7 +1,5 @@
 """Row operators: sum, softmax and RMSNorm, each over the last axis."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Operators from logits to tokens, without waiting for the GPU."""
 
-from __future__ import annotations
-
 import math
 
 import torch

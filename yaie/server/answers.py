@@ -1,7 +1,5 @@
 """From what the engine generates to the answers of the API, whole or streamed."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Errors in the form of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`."""
 
-from __future__ import annotations
-
 import logging
 from http import HTTPStatus
 

@@ -1,7 +1,5 @@
 """What a request must pass before it is answered: its name, host, key, size and pace."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,7 +1,5 @@
 """The process of the engine: requests come in, and out goes what each step has added to them."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -1,7 +1,5 @@
 """What the server counts, in Prometheus' form."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `
 `cache_salt`) are vLLM's.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator

@@ -1,7 +1,5 @@
 """`yaie serve`: load a model and answer until the process is told to end."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import ipaddress

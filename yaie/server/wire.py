@@ -4,8 +4,6 @@ The engine sends one message per step, whatever number of requests it has. The s
 message per request, and its number alone to end it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection

@@ -4,8 +4,6 @@ The event loop sends it requests; the engine sends back what each step added to 
 that on as it comes or, where the client does not read, gathers it, so that no other answer is late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

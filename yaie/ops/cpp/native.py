@@ -3,8 +3,6 @@
 Its structs consist of addresses and numbers of 8 bytes, so that a list of ints is one.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The operators of a Llama in C++, one by one, in float32: for steps that mix back ends."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
