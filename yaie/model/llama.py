@@ -133,8 +133,8 @@ class Llama(nn.Module):
 
         One kernel computes all of it for a single token, on a GPU and without other ranks.
         """
-        own = self._is_own("rms_norm", "add_rms_norm", "silu_and_mul")
-        if own and self.num_ranks == 1 and linear.takes(out):
+        names = "rms_norm", "add_rms_norm", "silu_and_mul"
+        if self.num_ranks == 1 and linear.takes(out) and self._is_own(*names):
             return linear.of_norm(out, total, weight, self.config.rms_norm_eps, gated)
         normed, total = self._norm(out, total, weight)
         product = linear(normed)
@@ -155,9 +155,10 @@ class Llama(nn.Module):
         return all_reduce(out, *(norm if own else ())) or self._compute("add_rms_norm", out, *norm)
 
     def _is_own(self, *names: str) -> bool:
-        """Whether the engine's kernels in CUDA C++ compute these operators on a GPU."""
-        chosen = {self.backends[name] for name in names}
-        return chosen <= {AUTO, "cuda"} and changed.isdisjoint(names)
+        """Whether the engine's kernels in CUDA C++ compute these operators on a GPU, and torch need
+        not see them."""
+        own = all(self.backends[name] in (AUTO, "cuda") for name in names)
+        return own and changed.isdisjoint(names) and not torch.compiler.is_compiling()
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         if self.embedding is None:
@@ -174,8 +175,8 @@ class Llama(nn.Module):
     ) -> torch.Tensor:
         heads = qkv.unflatten(-1, (-1, self.config.head_dim))
         angles, pools = (batch.positions, self.cos, self.sin), (key_pool, value_pool)
-        own = self._is_own("rotary", "reshape_and_cache")
-        if own and self.has_kernels and key_pool.dtype == heads.dtype:
+        fits = self.has_kernels and key_pool.dtype == heads.dtype
+        if fits and self._is_own("rotary", "reshape_and_cache"):
             from yaie.ops.cuda.rotary import rotary_and_cache
 
             q = rotary_and_cache(heads, *angles, *pools, batch.slot_mapping)
