@@ -4,7 +4,6 @@ headers, and on a GPU; what keeps load_inline's results; and how csrc/setup.py i
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 import torch
 from torch.utils.cpp_extension import CUDA_HOME, include_paths
 
-from yaie.build.cache import cache_root, content_hash
 from yaie.build.jit import CSRC
 from yaie.course.author.gpu.extension import SOURCES, classic
 from yaie.course.lessons import inline
@@ -59,38 +57,29 @@ print("both right")
 """
 
 
-def python(*words: object, folder: Path | None = None) -> str:
+def python(*words: object) -> str:
     command = [sys.executable, "-X", "faulthandler", "-u", *map(str, words)]
-    # Compiled and linked by the machine's own compiler: the one that Python was built with, or that
-    # CXX names, may bring a C++ library of its own, whose streams do not work beside torch's.
-    env = {k: v for k, v in os.environ.items() if k not in ("CC", "CXX")}
-    env["LDCXXSHARED"] = "c++ -shared"
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    env = inline.own_compiler()
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
 
-def built(folder: Path) -> Path:
-    """The extension, by its setup.py, in a copy of its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        if not (folder / name).exists():
-            shutil.copy(FOLDER / name, folder)
-    python("setup.py", "build_ext", "--inplace", folder=folder)
-    return folder / "yaie_extension.so"
+def built() -> Path:
+    """As in notebook 22, so that it is compiled once for both."""
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    return inline.build_extension(command, [FOLDER / name for name in FILES], "yaie_extension.so")
 
 
 @pytest.mark.slow
 def test_the_extension_is_built_in_place_and_adds():
-    """In notebook 22's folder, so that it is compiled once for both."""
-    key = content_hash(torch.__version__, *((FOLDER / name).read_text() for name in FILES))
-    assert "cpu right" in python("-c", USE, built(cache_root() / "extension" / key), "cpu")
+    assert "cpu right" in python("-c", USE, built(), "cpu")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(CUDA_HOME is None, reason="no CUDA toolkit")
-def test_on_a_gpu_it_adds_there_too(tmp_path):
-    assert "cuda right" in python("-c", USE, built(tmp_path), "cpu", "cuda")
+def test_on_a_gpu_it_adds_there_too():
+    assert "cuda right" in python("-c", USE, built(), "cpu", "cuda")
 
 
 @pytest.mark.slow
@@ -144,6 +133,21 @@ def test_load_inline_is_built_once_for_each_content(tmp_path, monkeypatch):
     assert inline.load_inline("one", "int y;", **options) != first
     assert inline.load_inline("one", "int x;", no_implicit_headers=True).startswith("one_")
     assert len(calls) == 4
+
+
+def test_a_command_builds_once_for_each_content_in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
+    source = tmp_path / "source.txt"
+    source.write_text("1")
+    command = ["sh", "-c", f"echo >> {tmp_path}/runs; cp source.txt made.so"]
+    first = inline.build_extension(command, [source], "made.so")
+    assert inline.build_extension(command, [source], "made.so") == first
+    source.write_text("2")
+    second = inline.build_extension(command, [source], "made.so")
+    assert (first.read_text(), second.read_text()) == ("1", "2")
+    assert (tmp_path / "runs").read_text() == "\n\n" and not (tmp_path / "made.so").exists()
+    with pytest.raises(RuntimeError, match="sh -c echo no >&2; false failed: no"):
+        inline.build_extension(["sh", "-c", "echo no >&2; false"], [source], "made.so")
 
 
 def test_the_toolkit_is_asked_for_where_nvcc_is_a_python_package(tmp_path, monkeypatch):

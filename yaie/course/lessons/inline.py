@@ -1,9 +1,11 @@
-"""torch's load_inline, with what it built kept beside the course's other kernels."""
+"""torch's load_inline and its setup.py, with what they built kept beside the course's kernels."""
 
 import importlib.util
 import os
 import shutil
+import subprocess
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,36 @@ def load_inline(name: str, cpp_sources: str, cuda_sources: str = "", **options: 
         loaded.append(importlib.util.module_from_spec(spec))
         spec.loader.exec_module(loaded[0])
     return loaded[0]
+
+
+def build_extension(command: Sequence[str], files: Sequence[Path], made: str) -> Path:
+    """Run a command that builds an extension in a folder with copies of files, once for each
+    content, and return the path of what it made.
+
+    Raises RuntimeError, with the command's last words, if it fails.
+    """
+    import torch
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    texts = [file.read_text(encoding="utf-8") for file in files]
+
+    def build(folder: Path) -> Path:
+        for file in files:
+            shutil.copy(file, folder)
+        how = {"cwd": folder, "env": own_compiler(), "capture_output": True, "text": True}
+        done = subprocess.run(command, **how)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed: {done.stderr[-3000:]}")
+        return folder / made
+
+    name, suffix = made.split(".", 1)
+    key = content_hash(*command, *texts, compiler_version(), torch.__version__, str(CUDA_HOME))
+    return build_once(cache_root() / "extension" / f"{name}_{key}.{suffix}", build).path
+
+
+def own_compiler() -> dict[str, str]:
+    """An environment in which extensions are compiled and linked by the machine's own compiler: the
+    one that Python was built with, or that CXX names, may bring a C++ library of its own, whose
+    streams do not work beside torch's."""
+    env = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX")}
+    return env | {"LDCXXSHARED": "c++ -shared"}
