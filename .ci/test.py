@@ -32,8 +32,7 @@ STEPS = {
         "tests",
         "-m",
         "not browser",
-        "-p",
-        "no:nbval",  # imported where notebooks are tested
+        *("-p", "no:nbval", "-p", "no:schemathesis"),  # imported by the tests that use them
         WORKERS,
         BY_SCOPE,
         BY_NAME,

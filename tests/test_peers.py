@@ -11,7 +11,6 @@ from launches import each_device, each_dtype, same_in_each_order
 from torch import distributed as dist
 
 from yaie.build import jit
-from yaie.engine.ranks import Ranks
 from yaie.model import parallel
 from yaie.ops.cuda.launching import SUFFIXES
 
@@ -174,20 +173,6 @@ def test_a_norm_with_a_barrier_less_is_found_in_checked_mode(right):
 def test_what_it_does_not_take(count, said):
     with pytest.raises(jit.KernelError, match=said):
         run(jit.load(FILE), torch.zeros(2, count), memory_of(2))
-
-
-def add_up(count):
-    from yaie.model.parallel import all_reduce
-
-    x = torch.arange(count, dtype=torch.float32)
-    all_reduce(x)
-    return x
-
-
-def test_processes_on_a_cpu_use_gloo():
-    with Ranks(2) as ranks:
-        for total in ranks.run(add_up, 5):
-            assert total.tolist() == [0, 2, 4, 6, 8]
 
 
 class Calls:
