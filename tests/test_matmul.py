@@ -322,7 +322,8 @@ PLANTED = {
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_faults_are_told(fault):
     rung, *edit_and_words = PLANTED[fault]
-    path, (m, n, k) = CSRC / "matmul" / "hopper" / f"{rung}.cu", (130, 264, 464)
+    path, (m, k) = CSRC / "matmul" / "hopper" / f"{rung}.cu", (130, 464)
+    n = 264 if rung in ("persistent", "store") else 136  # they show at later tiles of c
     a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.empty(m, n).half()
 
     def call(module: Module) -> None:
