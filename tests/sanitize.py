@@ -126,6 +126,7 @@ def of_paged() -> Iterator[Work]:
 def of_kv() -> Iterator[Work]:
     yield kv.test_reshape_and_cache, ("cuda", HALF, DEVICE)
     yield kv.test_tokens_may_lie_apart, (DEVICE,)
+    yield kv.test_rotating_and_writing_together, ((5, 3, 2, 64), BF16, DEVICE)
     for pairs in kv.MAPPINGS.values():
         yield kv.test_copies_read_before_they_write, (pairs, "cuda", DEVICE)
     yield kv.test_blocks_of_any_size, ((17, 2, 33), BF16, "cuda", DEVICE)
