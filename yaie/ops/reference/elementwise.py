@@ -4,8 +4,6 @@ Each computes in float32 (float64 if given it) and rounds once, when it returns 
 input. The kernels do the same, so they differ from these only by the order of their additions.
 """
 
-from __future__ import annotations
-
 import torch
 
 

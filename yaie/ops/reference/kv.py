@@ -1,7 +1,5 @@
 """Writing the paged cache, in plain PyTorch."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -6,8 +6,6 @@ it is needed; nothing is read back, so a CUDA graph can hold it. These are what 
 compared with.
 """
 
-from __future__ import annotations
-
 import torch
 
 

@@ -3,8 +3,6 @@
 `runtime` holds what all of them need: the interpreter's limits, and the choice of a configuration.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 from yaie.ops.interpreter import how_triton_runs

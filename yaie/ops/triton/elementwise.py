@@ -4,8 +4,6 @@ Each program owns a run of elements. All arithmetic is in float32 and is rounded
 store, so the results equal the reference's bit for bit (but for the exponential in silu).
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Writing new keys and values into the paged cache."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from torch import Tensor

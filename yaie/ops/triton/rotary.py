@@ -1,7 +1,5 @@
 """Rotary embedding: each program rotates some heads of one token."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from torch import Tensor

@@ -5,8 +5,6 @@ problem is timed with each, once for every key, and the fastest is kept; a small
 first, since it would never earn the compilations back.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
