@@ -38,6 +38,10 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
         replace(COPY, synchronized=False), None, "The GPU itself takes their times.",
     ),
     "0.6 µs": (Claim(10**3, 0.0006, 1.6667), "launch", "Even an empty kernel takes 1 µs."),
+    "0.6 µs of the host's clock, not synchronized": (
+        Claim(10**3, 0.0006, 1.6667, timer="host", synchronized=False), "not waited for",
+        "The GPU may have taken longer.",
+    ),
     "1 µs": (Claim(10**3, 0.001, 1.0), None, "The shortest kernel takes 1 µs."),
     "40 MB in a loop": (Claim(40 * MEGA, 0.005, 8000.0), "cache", "40 MB fit in an L2 of 63 MB."),
     "as many bytes as L2 has": (
