@@ -10,16 +10,7 @@ from typing import Any
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from yaie.course.viz import style
-from yaie.course.viz.film import (
-    TITLE_HEIGHT,
-    Draw,
-    check_states,
-    draw_frame,
-    draw_title,
-    film_strip,
-    title_width,
-)
+from yaie.course.viz import film, style
 from yaie.course.viz.page import Page, Picture, png, size_of
 
 STRIP_FRAMES = 4
@@ -67,11 +58,11 @@ class Slider:
     def __init__(
         self,
         states: Sequence[Any],
-        draw: Draw,
+        draw: film.Draw,
         titles: Sequence[str] | None = None,
         frames: Sequence[int] | None = None,
     ) -> None:
-        check_states(states, titles)
+        film.check_states(states, titles)
         self.strip = _strip(states, draw, titles, frames)
         self._count = len(states)
         self.image, self.texts = _frames(states, draw, titles)
@@ -95,7 +86,7 @@ class Slider:
 
 def _strip(
     states: Sequence[Any],
-    draw: Draw,
+    draw: film.Draw,
     titles: Sequence[str] | None,
     frames: Sequence[int] | None,
 ) -> Figure | None:
@@ -103,25 +94,25 @@ def _strip(
     if frames is None:
         count = min(STRIP_FRAMES, last + 1)
         frames = sorted({round(i * last / max(1, count - 1)) for i in range(count)})
-    return film_strip(states, draw, titles, frames) if frames else None
+    return film.film_strip(states, draw, titles, frames) if frames else None
 
 
 def _frames(
-    states: Sequence[Any], draw: Draw, titles: Sequence[str] | None
+    states: Sequence[Any], draw: film.Draw, titles: Sequence[str] | None
 ) -> tuple[Picture, list[str]]:
     """All states in a row, and the text of each. All get the size of the largest, so that the
     page below the slider does not jump."""
-    frames = [partial(draw_frame, states, draw, index) for index in range(len(states))]
+    frames = [partial(film.draw_frame, states, draw, index) for index in range(len(states))]
     width, height = (max(side) for side in zip(*map(size_of, frames), strict=True))
     # In whole pixels: a fraction would add up over the row.
-    width = max([width, *map(title_width, titles or ())])
+    width = max([width, *map(film.title_width, titles or ())])
     width = math.ceil(width * style.DPI - 1e-6) / style.DPI
-    top = TITLE_HEIGHT if titles else 0.0
+    top = film.TITLE_HEIGHT if titles else 0.0
     page, texts = Page(width * len(states), height + top), []
     for index, draw_one in enumerate(frames):
         said = len(page.figure.sentences)
         if titles:
-            draw_title(page, index * width, 0.0, str(index + 1), titles[index])
+            film.draw_title(page, index * width, 0.0, str(index + 1), titles[index])
             page.say(f"{titles[index]}:")
         with page.part(index * width, top):
             draw_one()
