@@ -2,7 +2,7 @@
 
 Write the test for a kernel that computes RMSNorm. The docstring states what the kernel promises:
 shapes, strides, dtypes, what it writes and what it leaves alone. Your test raises AssertionError
-if a promise is broken. It must accept four right kernels, which round differently, and refuse 18
+if a promise is broken. It must accept four right kernels, which round differently, and refuse 19
 wrong ones. The kernels here are Python functions, so the test takes milliseconds.
 
 You have

@@ -178,6 +178,18 @@ class NeverResets:
         out.copy_(x.float() * (self.sums[key] / x.shape[1] + eps).rsqrt() * weight.float())
 
 
+class WritesOnce:
+    """Its second call finds the result in a cache of its own, and does not write it again."""
+
+    def __init__(self) -> None:
+        self.last: torch.Tensor | None = None
+
+    def __call__(self, x, weight, out, eps):
+        if self.last is None or not torch.equal(self.last, x):
+            in_float32(x, weight, out, eps)
+        self.last = x.clone()
+
+
 COPIES = "Compare {} with a copy that was made before the call."
 SIZES = "Test a size that"
 WRONG = {
@@ -237,5 +249,9 @@ WRONG = {
     NeverResets: (
         "never resets its sums, so its second call is wrong",
         "Call the kernel twice, and check both results.",
+    ),
+    WritesOnce: (
+        "writes nothing if it is called again with the same x",
+        "Fill out with NaN before the second call, too.",
     ),
 }
