@@ -333,7 +333,7 @@ PICTURES = {
         {"K cache", "k", "v", "q", ".75"},
     ),
     "with a past": (lambda: viz.draw_attention(causal(1, 5)), {".20"}),
-    "large attention": (lambda: viz.draw_attention(causal(40, 64)), {"60"}),
+    "large attention": (lambda: viz.draw_attention(causal(10, 64)), {"60"}),
     "not a number": (lambda: viz.draw_attention([[math.nan]]), {"nan"}),
     "rotary": (lambda: viz.draw_rotary(TABLE, TABLE), {"pair 3"}),
     "small rotary": (lambda: viz.draw_rotary([[1.0]], [[0.0]]), {"pair 0"}),
