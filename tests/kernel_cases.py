@@ -271,7 +271,7 @@ def norm_gemv(gated: bool, has_residual: bool) -> Case:
 
     return Case(
         "norm_gemv", "matmul/gemv.cu",
-        ((1, 8), (5, 248), (70, 1088), (1823, 784), (17, 13000), (40, 264), (2, 5128)),
+        ((1, 8), (5, 248), (70, 1088), (1823, 784), (17, 13000), (2, 12288), (40, 264), (2, 5128)),
         inputs, outputs, arguments, oracle, exact=(1,) if has_residual else (), atol=1e-4,
         dtypes=HALVES, any_alignment=False,
     )  # fmt: skip

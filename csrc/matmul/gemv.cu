@@ -1,5 +1,6 @@
 // A matrix times a vector: the products of a single token, which read each weight once.
 //
+// Needs     sm_80 (cp.async)
 // Computes  out[r] = Σ over k of weight[r][k] × x[k], plus bias[r] unless bias is null, in float32,
 //           rounded once
 //           norm_gemv: the same of the RMSNorm of total = x + residual, rounded, or of x if
@@ -16,7 +17,8 @@
 //           of x for itself, and the first writes total
 // Moves     weight once: 2 bytes per element; x from the L1 cache for each row, or with a norm from
 //           shared memory
-// Compiled  at most 38 registers per thread, with a norm 32 and 2 more that are spilled (ptxas 13.0)
+// Compiled  for sm_80 and sm_90 at most 38 registers per thread, with a norm 32 and 2 more that are
+//           spilled (ptxas 13.0)
 // Oracle    the formulas in float64, in tests/test_kernels.py
 // Idea      the time is that of reading the weights, so loads must be in flight all the time:
 //           - Each lane keeps AHEAD chunks in flight. When it has used one, it loads the next into
@@ -174,7 +176,7 @@ static cudaError_t launch(const Token<T>& token, const T* weight, const T* bias,
     int thread_blocks = min(ceil_div(rows, WARPS), wave);
     auto kernel = gemv<T, NORMED, GATED>;
     int bytes = NORMED ? 2 * size * sizeof(T) : 0;  // of shared memory: residual and norm
-    if (bytes > 48 << 10)
+    if (bytes > 47 << 10)  // with row_sum's part more than 48 KiB, the default limit
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     return launch_behind(kernel, thread_blocks, THREADS, bytes, stream, token, weight, bias, out,
                          rows, size);

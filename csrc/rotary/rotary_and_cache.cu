@@ -6,16 +6,19 @@
 //           key_pool[slots[t]] = the next kv_heads heads, rotated;
 //           value_pool[slots[t]] = the last kv_heads heads. A negative slot marks a row of padding,
 //           whose keys and values are not written.
-// Shapes    x [tokens, heads + 2 × kv_heads, 2 × half], positions and slots int64 [tokens]; cos and
-//           sin float32 [max_positions, half]; q [tokens, heads, 2 × half]; pools [all slots,
-//           kv_heads, 2 × half]; all contiguous; x, q and pools float32, float16 or bfloat16. The
-//           kernel that runs before it must not write positions or slots
+// Shapes    x [tokens, heads + 2 × kv_heads, 2 × half], of fewer than 2^31 elements, positions and
+//           slots int64 [tokens]; cos and sin float32 [max_positions, half]; q [tokens, heads,
+//           2 × half]; pools [all slots, kv_heads, 2 × half]; all contiguous; x, q and pools
+//           float32, float16 or bfloat16. The kernel that runs before it must not write positions
+//           or slots
 // Owns      each thread: WIDTH adjacent pairs, as in rotary.cu; each thread block: 256 times that,
 //           across heads
 // Moves     x in and out once: 4 × tokens × (heads + 2 × kv_heads) × half × element size
 // Oracle    rotary.cu and reshape_and_cache.cu, equal in every bit (tests/test_kv_kernels.py)
 // Idea      two short kernels in a row cost two waits. Positions and slots, by which the others are
 //           found, are read before the wait.
+#include <climits>
+
 #include "follow.cuh"
 #include "rotary/rotate.cuh"
 
@@ -58,11 +61,12 @@ static cudaError_t launch(const T* x, const int64_t* positions, const float* cos
                           T* q, T* key_pool, T* value_pool, const int64_t* slots, int tokens,
                           int heads, int kv_heads, int half, cudaStream_t stream) {
     constexpr int WIDTH = Vec<T>::SIZE;
-    int pairs = tokens * (heads + 2 * kv_heads) * half;
+    int64_t pairs = (int64_t)tokens * (heads + 2 * kv_heads) * half;
     if (pairs == 0) return cudaSuccess;
+    if (pairs > INT_MAX / 2) return cudaErrorInvalidValue;
     bool wide = half % WIDTH == 0 && aligned16(x, cos, sin, q, key_pool, value_pool);
     auto kernel = wide ? rotary_and_cache<T, WIDTH> : rotary_and_cache<T, 1>;
-    int thread_blocks = ceil_div(pairs, THREADS * (wide ? WIDTH : 1));
+    int thread_blocks = ceil_div((int)pairs, THREADS * (wide ? WIDTH : 1));
     return launch_behind(kernel, thread_blocks, THREADS, 0, stream, x, positions, cos, sin, q,
                          key_pool, value_pool, slots, tokens, heads, kv_heads, half);
 }

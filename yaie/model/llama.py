@@ -219,8 +219,10 @@ class Llama(nn.Module):
         by_cuda = {AUTO, "cuda"} & {self.backends[name] for name in OPERATORS}
         if self.embed.is_cuda and by_cuda and self.dtype.itemsize == 2:
             from yaie.build import jit  # a CPU starts without it
+            from yaie.ops.cuda.rotary import BOTH
 
-            self.has_kernels = jit.load(GEMV).how(self.embed.device).available
+            ways = [jit.load(file).how(self.embed.device) for file in (GEMV, BOTH)]
+            self.has_kernels = all(way.available for way in ways)
             for linear in self.linears():
                 linear.by_gemv = self.has_kernels and linear.weight.shape[1] % 8 == 0
 

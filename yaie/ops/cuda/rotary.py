@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from yaie.ops.cuda.launching import launch, memory
+from yaie.ops.cuda.launching import call, launch, memory, suffix
 from yaie.ops.plans import made
+
+BOTH = "rotary/rotary_and_cache.cu"
 
 
 def rotary(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -35,8 +37,8 @@ def rotary_and_cache(
     kv_heads = key_pool.shape[2]
     heads = all_heads - 2 * kv_heads
     q = x.new_empty(tokens, heads, head_dim)
-    launch(
-        *("rotary/rotary_and_cache.cu", "rotary_and_cache", x.dtype, x, positions, cos, sin),
-        *(q, key_pool, value_pool, slot_mapping, tokens, heads, kv_heads, head_dim // 2),
+    call(  # not `launch`: the pools may have any size
+        *(BOTH, f"rotary_and_cache_{suffix(x.dtype)}", x, positions, cos, sin, q, key_pool),
+        *(value_pool, slot_mapping, tokens, heads, kv_heads, head_dim // 2),
     )
     return q
