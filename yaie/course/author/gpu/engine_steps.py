@@ -84,15 +84,14 @@ def run(names: list[str], output: Path | None, only: int | None = None) -> dict:
         only: measure decode steps of this many requests, and nothing else.
     """
     device = torch.device("cuda")
-    kept = None if output is None else files.output_path(output)
     record = head(device) | {"steps": [], "first token": []}
     copy = ceilings.measure(device, torch.bfloat16, clock_for(device), quick=False).copy
 
     def add(section: str, row: dict) -> None:
         record[section].append(row)
         print(row, flush=True)
-        if kept is not None:
-            files.save(record, kept)
+        if output is not None:
+            files.save(record, output)
 
     for name in names:
         config, cases = CASES[name]
@@ -231,7 +230,7 @@ def bytes_of_a_step(model: Llama, batch: int, context: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("models", nargs="*", choices=[*CASES, []], help="default: all")
-    parser.add_argument("--output", type=Path, help="a JSON file")
+    parser.add_argument("--output", type=files.output_path, help="a JSON file")
     parser.add_argument("--only", type=int, help="only decode steps of this many requests")
     given = parser.parse_args()
     run(given.models or [*CASES], given.output, given.only)
