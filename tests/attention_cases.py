@@ -4,8 +4,6 @@ Memory that belongs to no sequence holds NaN, and entries of a block table past 
 no block, so a kernel that reads them cannot pass.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sources for the emulator's tests, and the launchers of their kernels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Helpers for tests of the engine: an oracle without a cache, and a model that follows a script."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """What the tests of kernels on int32 share: a launch in every way that must give the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

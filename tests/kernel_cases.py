@@ -4,8 +4,6 @@ To add a kernel, add a `Case` to `CASES`: tests/test_kernels.py does the rest, f
 the emulator and, where there is one, on the GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

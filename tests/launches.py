@@ -1,7 +1,5 @@
 """What the tests of kernels share: devices, orders of the threads, addresses, bits, and graphs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

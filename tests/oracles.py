@@ -5,8 +5,6 @@ and always the same by default, many and fresh ones with `YAIE_LONG_TESTS=1` in 
 (a failure then prints what reproduces it).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Every kind of picture: how to draw one from a small state, and words that it must then show."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

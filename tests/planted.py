@@ -15,8 +15,6 @@ ends in `// @NAME`. `a+b` are two kinds at once, `a|b` one or the other; after `
 only where another thread comes first. A launcher gets x = 1 … 97, and out, zeros.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -7,8 +7,6 @@ twins of a file together under each tool. The output has a row per fault, writte
 known: its kinds and lines, what the tool says and how the kernel ends.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -4,8 +4,6 @@
 Carroll's "Alice's Adventures in Wonderland" (1865), which is in the public domain.
 """
 
-from __future__ import annotations
-
 ALICE = """\
 Alice was beginning to get very tired of sitting by her sister on the bank, and of having nothing \
 to do: once or twice she had peeped into the book her sister was reading, but it had no pictures \

@@ -11,8 +11,6 @@ it is written. It does not see what TMA stores, so the results of such kernels h
 Without a GPU the same runs on the emulator.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """A server on a port of its own, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """What notebook 24 models: rings that are right, rings with a fault, and TMA's swizzle."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

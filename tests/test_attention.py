@@ -3,8 +3,6 @@
 `test_flash_kernels` and `test_paged_rungs` compare every implementation of attention.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

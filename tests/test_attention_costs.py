@@ -1,7 +1,5 @@
 """Counted bytes and operations of attention against runs in which both are watched."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -1,7 +1,5 @@
 """Gradients of attention by every implementation that has them, against autograd in float64."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -4,8 +4,6 @@ As in tests/test_paged_rungs.py, what belongs to no context holds NaN and tables
 a context's end; entries of a selection past its count name no token.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 

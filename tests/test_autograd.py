@@ -1,7 +1,5 @@
 """What autograd is told of the operators: which have no gradient, and what they write into."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 

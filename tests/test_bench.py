@@ -1,7 +1,5 @@
 """The benchmark of kernels: its protocol with a clock that pretends, and what it counts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """`yaie bench engine` and `serve` on a tiny model: rows, checks of answers, records that go on."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib

@@ -1,7 +1,5 @@
 """yaie bench jit: it measures what it says, and puts the targets beside it. No figure is judged."""
 
-from __future__ import annotations
-
 import pytest
 
 from yaie.bench import jit as bench

@@ -5,8 +5,6 @@ Needs a Chromium or Chrome; without one the tests are skipped, and fail where CI
 of what went wrong are left in build/browser/.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A captured step: what a replay runs again, what is refused, and a batch of any size by it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Every card says what is at hand: nothing that the solution needs is to be guessed."""
 
-from __future__ import annotations
-
 import ast
 import re
 

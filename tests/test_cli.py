@@ -1,7 +1,5 @@
 """The `yaie` command: what it prints, how it ends, and a conversation with a pretended model."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

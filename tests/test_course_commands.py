@@ -1,7 +1,5 @@
 """`yaie check`, `hint`, `solution`, `reset`, `status` and `watch`, driven as a learner would."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Exercises in CUDA C++: how a learner's `.cu` file is judged, and what is told."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is observed, how mistakes are written as edits, and which of them is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every exercise tells right from wrong: its mistakes, its stub, its solution, and mutants."""
 
-from __future__ import annotations
-
 import ast
 import random
 import re

@@ -1,7 +1,5 @@
 """Exercises in Triton: how kernels are watched and judged, and what happens without Triton."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The back end `cpp`: formats, products, operators, a whole step, and no compiler."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

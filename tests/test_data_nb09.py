@@ -1,7 +1,5 @@
 """The measurements that notebook 09 draws: read, and put under the roof."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

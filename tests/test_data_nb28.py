@@ -1,7 +1,5 @@
 """The kept figures of notebook 28: all answers right, all cases there, and what the text says."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from dataclasses import asdict

@@ -1,8 +1,6 @@
 """Figures that docs/ and the texts of notebooks name (11, 12, 16, 18, 19, 21 to 23, 25, 26, 29)
 are of their data."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

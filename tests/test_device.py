@@ -1,7 +1,5 @@
 """How many KV blocks a GPU has memory for, on pretended GPUs; whether one still computes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The doctor, on machines that lack things: each probe is shown a faked world."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

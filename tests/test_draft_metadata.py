@@ -1,7 +1,5 @@
 """Metadata of draft-extend against two loops: every back end, both rungs, no hidden copy."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """CUDA C++ on the CPU: kernels compute what they compute on a GPU."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

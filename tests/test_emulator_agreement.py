@@ -1,7 +1,5 @@
 """The kept comparison with compute-sanitizer and Nsight Compute is about the emulator as it is."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

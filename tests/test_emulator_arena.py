@@ -1,7 +1,5 @@
 """A plain call's tensors lie apart: an index that is off harms nothing, and is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Eight-bit and sixteen-bit arithmetic on the emulator, bit for bit."""
 
-from __future__ import annotations
-
 import bisect
 import math
 

@@ -1,7 +1,5 @@
 """Warp-specialized code: mbarriers, named barriers, asynchronous operations, whenever they land."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Clusters: what reaches another thread block's shared memory, and how faults of it are told."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

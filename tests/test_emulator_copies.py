@@ -1,7 +1,5 @@
 """Asynchronous copies land as late as allowed: what does not wait for them is reported."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from emulated import launcher

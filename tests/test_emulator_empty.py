@@ -1,7 +1,5 @@
 """Memory of `torch.empty` that a kernel reads unwritten is told; what was written never is."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

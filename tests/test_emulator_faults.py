@@ -1,7 +1,5 @@
 """Every planted fault is reported with its kind and line, and no correct twin is accused."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Cooperative groups: what lanes that run together compute, in every order of threads."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hopper's instructions, by csrc/hopper.cuh, against layouts as the PTX ISA draws them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

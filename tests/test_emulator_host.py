@@ -1,7 +1,5 @@
 """Host code as CUDA programs write it: names, launches, the runtime library's functions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Headers of NVIDIA's libraries that the emulator replaces: CUB, cuRAND, libcu++."""
 
-from __future__ import annotations
-
 import math
 import struct
 from itertools import accumulate, chain

@@ -1,7 +1,5 @@
 """What the emulator refuses as a GPU would, and what it says that it did not look at."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from emulated import launcher, with_launchers

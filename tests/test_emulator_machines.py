@@ -1,7 +1,5 @@
 """Other compilers and processors: clang++, and arm64 under qemu, where they are installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

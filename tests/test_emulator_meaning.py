@@ -1,7 +1,5 @@
 """What C++ leaves undefined and a GPU does not, and what nvcc refuses."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is said of a launcher that is not found, and of a launch that is refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import warnings

@@ -1,7 +1,5 @@
 """Every planted fault is found with its kind and line, in any order, and no twin is accused."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

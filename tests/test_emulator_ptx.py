@@ -1,7 +1,5 @@
 """Inline PTX against what the PTX ISA says, computed by Python and torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

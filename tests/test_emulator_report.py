@@ -1,7 +1,5 @@
 """What checked mode counts, against the hardware's rules, and how it is told and drawn."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """From CUDA C++ to C++: what is replaced, what is left alone, and that lines stay lines."""
 
-from __future__ import annotations
-
 import mmap
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nothing that a kernel or a launcher does ends the process, and Ctrl-C ends them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A list of tensors as an argument: the launcher gets an array of pointers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from launches import on_gpu

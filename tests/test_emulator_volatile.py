@@ -1,7 +1,5 @@
 """Updates through volatile pointers that thread blocks lose, and idioms that lose none."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from emulated import launcher

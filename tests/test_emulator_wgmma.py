@@ -1,7 +1,5 @@
 """Faults around wgmma and TMA by csrc/hopper.cuh: registers in use, fences, a kernel's end."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -4,8 +4,6 @@ All of it is true of an engine that waits for each step, as on a CPU, and of one
 next before it knows the last one's tokens, as on a GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import random

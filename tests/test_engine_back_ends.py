@@ -1,7 +1,5 @@
 """The engine's own kernels in the whole model, on a CPU: emulated and interpreted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

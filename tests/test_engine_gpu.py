@@ -1,7 +1,5 @@
 """The engine on a GPU, on the real model: all its ways give the tokens that it gives on a CPU."""
 
-from __future__ import annotations
-
 import gc
 import random
 from itertools import product

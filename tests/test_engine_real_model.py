@@ -12,8 +12,6 @@ that the best two never are, which `test_margins_are_safe` proves: the smallest 
 and rounding moves these logits by some 0.0001.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """Extensions of torch: the one of csrc/elementwise, compiled for the CPU, against torch's own
 headers, and on a GPU; what keeps load_inline's results; and how csrc/setup.py is called."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

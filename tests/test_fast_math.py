@@ -1,7 +1,5 @@
 """Errors in ulps, against numpy's spacing."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

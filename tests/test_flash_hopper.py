@@ -1,7 +1,5 @@
 """Flash attention for Hopper: what the back end takes, and faults planted in the best rung."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

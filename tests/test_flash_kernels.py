@@ -4,8 +4,6 @@ Without a GPU the kernels of CUDA C++ run emulated, with every access checked, a
 interpreted.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import product

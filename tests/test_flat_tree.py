@@ -1,7 +1,5 @@
 """The flat radix tree against the tree itself: the arrays, and the lookup of batches of prompts."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

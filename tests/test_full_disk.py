@@ -1,7 +1,5 @@
 """A cache folder on a disk that is full: what is said, and that all is well once there is room."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Its results are compared with float64 in tests/test_kernels.py, as a row of the table of kernels.
 """
 
-from __future__ import annotations
-
 import re
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """`%%gpu` in an IPython shell: what runs, where, and what is said where nothing does."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """What a CUDA graph of the engine's has to itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

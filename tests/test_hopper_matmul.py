@@ -1,7 +1,5 @@
 """What notebook 25 computes: descriptors, places of sums, rounds of tiles, a replayed trace."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

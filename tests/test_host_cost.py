@@ -1,7 +1,5 @@
 """What a call of an operator costs the host, in functions entered, and who still sees the call."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -1,7 +1,5 @@
 """The rules of the house that no single module can keep alone."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

@@ -1,7 +1,5 @@
 """A `.cu` file as functions: what is compiled when, what is refused, what a broken build says."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import io

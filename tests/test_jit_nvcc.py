@@ -1,7 +1,5 @@
 """Every kernel compiles for the GPUs it is meant for, wherever nvcc is found; no GPU is needed."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """kernel_info(): which code runs, for every operator and back end; and the command that builds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

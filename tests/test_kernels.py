@@ -5,8 +5,6 @@ whatever the order of its threads, no finding in checked mode, any alignment. Th
 that these kernels compute are compared as well, with the kernels of Triton beside them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks, their users and their contents."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from functools import partial

@@ -4,8 +4,6 @@ one, the scales that go into the weights, and the engine over such a cache.
 Slots that no token was written to hold the code of NaN, and tables name no block past a context.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from attention_cases import Shape, batch, close, paged_oracle, with_prefix

@@ -4,8 +4,6 @@ Pools are full of random bits before, NaN among them, and what no slot, pair or 
 stay as it was.
 """
 
-from __future__ import annotations
-
 import random
 from unittest import mock
 

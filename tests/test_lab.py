@@ -1,7 +1,5 @@
 """`python -m yaie.course.lab`: it finds its own server, and leaves none behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """LLM: text in, text out; stop strings, streams, chats, interruptions."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import threading

@@ -1,7 +1,5 @@
 """Bad input: an error that names the argument, and an engine that goes on as before."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

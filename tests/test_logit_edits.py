@@ -1,7 +1,5 @@
 """What changes logits, and log-probabilities of prompts: beside naive computations."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 

@@ -1,7 +1,5 @@
 """Matrix products: the choice of a rung, what notebook 16 counts, and the emulated tensor cores."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The last rung for Hopper: every tile, its last round split or not."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -9,8 +9,6 @@ Hypothesis drives it from an empty pool again and again, and shrinks what fails;
 drives it for longer, so that it meets every kind of event many times, and counts that it does.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import dataclass

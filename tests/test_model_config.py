@@ -1,7 +1,5 @@
 """`config.json` of the Llama family, and everything in it that must be refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Our forward pass against transformers': ragged batches, scattered blocks, chunks, decoding."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

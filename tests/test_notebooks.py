@@ -1,7 +1,5 @@
 """The notebooks as they are committed, and the tool that brings them into that form."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil

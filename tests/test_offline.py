@@ -1,7 +1,5 @@
 """The offline workload, by which the engine is compared with others."""
 
-from __future__ import annotations
-
 from yaie.course.author.gpu.offline import LEAST, MOST, REQUESTS, WORDS, workload
 
 

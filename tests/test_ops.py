@@ -1,7 +1,5 @@
 """Operators: the same numbers as the reference, and an error that names whatever does not fit."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from launches import ints

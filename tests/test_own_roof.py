@@ -1,8 +1,6 @@
 """The C++ of notebook 10: its products, its norm and its attention beside float64, what a check
 of it finds, and its kept figures."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -5,8 +5,6 @@ and outputs and work space hold NaN: none of it may show. Without a GPU the kern
 emulated, with every access checked, and those of Triton interpreted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

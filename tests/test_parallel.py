@@ -1,7 +1,5 @@
 """Tensor parallelism: the parts of a model, and the same tokens from any number of ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

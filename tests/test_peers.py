@@ -1,7 +1,5 @@
 """All-reduce in the memory of peers: its sums, its flags, and when it is not used."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

@@ -4,8 +4,6 @@ The plans are a GPU's. Here their launchers run in the emulator, which is given 
 plan's addresses belong to.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import math

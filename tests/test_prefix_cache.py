@@ -1,7 +1,5 @@
 """What the prefix cache refuses; `test_memory_state_machine` proves what it does."""
 
-from __future__ import annotations
-
 import pytest
 
 from yaie.engine.kv_cache import BlockPool

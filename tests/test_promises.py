@@ -1,7 +1,5 @@
 """Ten calls as a reader of other material writes them, and what they are promised to give."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 No test leaves the machine: wheels come from a server or a folder that the test makes.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import re

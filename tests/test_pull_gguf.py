@@ -1,7 +1,5 @@
 """GGUF into a Hugging Face-format folder: nothing lost, and what cannot be read is named."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Token tries and radix trees, against lists of prompts and flat dicts of prefixes."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from array import array

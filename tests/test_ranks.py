@@ -1,7 +1,5 @@
 """Processes that compute together: what they return, and how they fail."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import socket

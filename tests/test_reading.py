@@ -1,7 +1,5 @@
 """What notebook 29 reads: a kernel, of which the answers are true, and the rules for a change."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from launches import HALVES, each_device, near, same_in_each_order

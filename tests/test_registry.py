@@ -1,7 +1,5 @@
 """Which code computes an operator: what `auto` passes over, where it looks, and what it keeps."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Renumbering on a small made-up course: every form of a number, and figures that are none."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,8 +1,6 @@
 """Counted work against what torch counts and by hand, the roof, and occupancy against NVIDIA's own
 calculator."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 import shutil

@@ -6,8 +6,6 @@ order they say what is kept. Where rounding could move a threshold or a token's 
 one answer; such numbers are left out, and `away_from_edges` says which.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 import struct

@@ -1,7 +1,5 @@
 """Sampling: what is kept, what is drawn how often, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Prefix sums against a loop: both rungs, any length, any order of the threads."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The scheduler without a model: budgets, blocks, order, preemption, endings."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The questions at the end of the course, and the objectives read from the notebooks."""
 
-from __future__ import annotations
-
 import pytest
 
 from yaie.course.lessons.self_check import NOTEBOOKS, QUESTIONS, objectives, self_check

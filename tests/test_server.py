@@ -1,7 +1,5 @@
 """The server: OpenAI's own client, the engine's answers, limits, endings."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

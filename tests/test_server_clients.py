@@ -1,7 +1,5 @@
 """What other clients than our own send: whole histories, scores of prompts, ids, half requests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Requests that schemathesis makes up from the server's own schema, right ones and wrong ones."""
 
-from __future__ import annotations
-
 import logging
 import os
 

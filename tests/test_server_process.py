@@ -1,7 +1,5 @@
 """`yaie serve` as a process: its first words, its end, and what stands in its way."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """What an IPython shell shows of an interrupted cell, and of an exercise that is not there."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

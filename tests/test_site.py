@@ -1,7 +1,5 @@
 """The web site's sources and links; `test_browser` builds and reads all of it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Speculative decoding: the text of plain greedy decoding, in fewer passes."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A profiler's timeline: its kernels read from a trace, shares of the time, faster kernels."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Tokenizer and chat template against transformers; streams that never break a character."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

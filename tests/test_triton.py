@@ -4,8 +4,6 @@ Its kernels are interpreted on a CPU and compiled on a GPU. `test_kernels`, `tes
 the tests of attention compare them with float64 together with the other back ends'.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

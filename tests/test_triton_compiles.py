@@ -3,8 +3,6 @@
 The interpreter takes more than the compiler does: `if` of a number that is no integer, say.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

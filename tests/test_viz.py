@@ -1,7 +1,5 @@
 """Pictures: pure, within their page, silent, and made of recorded state."""
 
-from __future__ import annotations
-
 import base64
 import gc
 import io

@@ -1,7 +1,5 @@
 """Pictures to scale, and the models of keys, tiles and time that some of them are drawn from."""
 
-from __future__ import annotations
-
 import math
 import random
 import struct

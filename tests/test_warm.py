@@ -1,7 +1,5 @@
 """Forked processes of `yaie.course.author.warm` answer as those that Python starts."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

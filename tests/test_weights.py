@@ -1,7 +1,5 @@
 """Weights load completely and exactly, or not at all, with an error that names file and tensor."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

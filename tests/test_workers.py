@@ -1,7 +1,5 @@
 """What pytest's workers do with the tests, as conftest.py has it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

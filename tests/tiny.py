@@ -4,8 +4,6 @@ Random weights, but a real byte-level BPE tokenizer, a chat template and every f
 folder has. Same seed, same model.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

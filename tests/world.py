@@ -4,8 +4,6 @@ The model is a function that reads every slot of its context through the block t
 that was never written, or that another request has overwritten, changes what a request generates.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 

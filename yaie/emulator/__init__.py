@@ -8,8 +8,6 @@ when the order of the schedule says so: as late as allowed, immediately, or in b
 The names below are imported when they are first used: the engine needs only the compiler.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """What is said where no launcher is found."""
 
-from __future__ import annotations
-
 import re
 
 from yaie.emulator.signature import find_launchers

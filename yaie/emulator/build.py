@@ -4,8 +4,6 @@ Names of files carry a hash of all that goes into them, so that a changed kernel
 dynamic linker would not load a known name again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ written becomes a call of `emulator::cast`. One that is not written stays the co
 mode the checker reports it when its value does not fit.
 """
 
-from __future__ import annotations
-
 import re
 
 _INTEGER = (

@@ -1,7 +1,5 @@
 """Which element of which array a fault is about, as the source declares it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Launches, `kernel<<<…>>>(…)`, and what is said of a kernel where it is declared."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

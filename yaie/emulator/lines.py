@@ -1,7 +1,5 @@
 """From addresses in a running shared object to lines of the source it was compiled from."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

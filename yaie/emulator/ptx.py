@@ -4,8 +4,6 @@ Each instruction becomes a statement on registers, most of them a call of includ
 where their meaning is. They are those of sm_80 and earlier; NVIDIA's "PTX ISA" defines them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

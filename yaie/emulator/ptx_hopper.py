@@ -3,8 +3,6 @@
 Their meaning is in include/emulator/ptx_hopper.h and, of what goes on beside the threads, async.h.
 """
 
-from __future__ import annotations
-
 import re
 
 from yaie.emulator.ptx_operands import PTX, Assembly, Emit, Unknown, form, split

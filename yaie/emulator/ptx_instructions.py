@@ -1,7 +1,5 @@
 """What each instruction of inline PTX is in C++: an operator, or a call of emulator/ptx.h."""
 
-from __future__ import annotations
-
 import re
 
 from yaie.emulator import ptx_hopper

@@ -3,8 +3,6 @@
 A register, whatever its type, is a `uint64_t` that holds its bits.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What nvcc refuses, or a GPU cannot do, but an ordinary C++ compiler takes without a word."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

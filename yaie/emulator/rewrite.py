@@ -5,8 +5,6 @@ Most of CUDA C++ is C++ with some macros. Replaced here are the launch `kernel<<
 the compiler's messages and the debugger's lines are the learner's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

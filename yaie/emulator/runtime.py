@@ -1,7 +1,5 @@
 """The runtime's C interface, in Python: settings, failures, what the checker found."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The `__shared__` arrays of a compiled file: their names, places and sizes."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The `extern "C"` launchers of a `.cu` file, and how Python values become their arguments."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import struct

@@ -1,7 +1,5 @@
 """The text of a source: its comments and literals, its brackets, its functions."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from collections.abc import Callable

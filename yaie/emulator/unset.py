@@ -4,8 +4,6 @@ After `float sum, last[4];` stand objects by which the checker knows of the vari
 scope ends. All accesses to them are then reported, as those to memory are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

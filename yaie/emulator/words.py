@@ -1,7 +1,5 @@
 """A fault in a sentence: what happened, to which element, by which threads, in which lines."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
