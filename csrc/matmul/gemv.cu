@@ -3,15 +3,15 @@
 // Needs     sm_80 (cp.async)
 // Computes  out[r] = Σ over k of weight[r][k] × x[k], plus bias[r] unless bias is null, in float32,
 //           rounded once
-//           norm_gemv: the same of the RMSNorm of total = x + residual, rounded, or of x if
+//           norm_gemv: the same for the RMSNorm of total = x + residual, rounded, or of x if
 //           residual and total are null: total[k] / √(mean of total² + eps) × norm[k], rounded
 //           norm_gemv, gated: weight has the gates' rows before the ups'; out[r] is
 //           silu(gate) × up of rows r and rows + r
 // Shapes    x, residual, norm and total [size], weight [rows, size], or [2 × rows, size] if gated,
 //           of fewer than 2^31 elements; bias one per row of it, out [rows]; float16 or bfloat16.
-//           size must be a multiple of 8, all but bias and out aligned to 16 bytes, or the launchers
-//           return cudaErrorMisalignedAddress. The kernel that runs before it must not write
-//           weights or residual
+//           size must be a multiple of 8, all but bias and out aligned to 16 bytes, or the
+//           launchers return cudaErrorMisalignedAddress. The kernel that runs before it must not
+//           write weights or residual
 // Owns      each warp: every n-th row or pair of rows, where n is the number of warps; each lane:
 //           every 32nd 16-byte chunk of such a row. With a norm, each thread block normalizes all
 //           of x for itself, and the first writes total
@@ -26,9 +26,9 @@
 //             keeps x.
 //           - The thread blocks start while the kernel that computes x still runs (follow.cuh), and
 //             load their first chunks before they wait: that kernel does not write weights.
-//           - Between two kernels the memory is idle, however short the second is. So the norm that
-//             comes before a product, and the activation after it, are not kernels of their own.
-//             528 thread blocks normalize the same 8 KiB in less time than one block and a launch.
+//           - The memory is idle between two kernels, so even a short kernel costs time. The norm
+//             before a product and the activation after it are therefore part of its kernel. 528
+//             thread blocks normalize the same 8 KiB in less time than one block and a launch.
 //           - There is one wave of thread blocks. Its warps take rows in turns, so every
 //             multiprocessor gets about as many rows.
 #include "follow.cuh"
@@ -44,7 +44,7 @@ constexpr int EACH = NORMED ? 4 : 3;
 template <bool NORMED>
 constexpr int HELD = NORMED ? 2 : 3;
 
-// What is multiplied: x, or the norm of x + residual.
+// The vector to multiply: x, or the norm of x + residual.
 template <typename T>
 struct Token {
     const T *x, *residual, *norm;

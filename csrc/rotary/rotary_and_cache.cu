@@ -1,6 +1,6 @@
-// Rotate new queries and keys, and write keys and values to their slots in the paged cache: what
-// rotary.cu and kv/reshape_and_cache.cu compute, without rotated keys in between. The engine uses it
-// where the cache has the dtype of the model.
+// Rotate new queries and keys, and write keys and values to their slots in the paged cache: as
+// rotary.cu and kv/reshape_and_cache.cu one after the other, but rotated keys are not stored in
+// between. The engine uses it where the cache has the dtype of the model.
 //
 // Computes  q[t] = the first `heads` heads of x[t], rotated as in rotary.cu by positions[t];
 //           key_pool[slots[t]] = the next kv_heads heads, rotated;
@@ -15,8 +15,8 @@
 //           across heads
 // Moves     x in and out once: 4 × tokens × (heads + 2 × kv_heads) × half × element size
 // Oracle    rotary.cu and reshape_and_cache.cu, equal in every bit (tests/test_kv_kernels.py)
-// Idea      two short kernels in a row cost two waits. Positions and slots, by which the others are
-//           found, are read before the wait.
+// Idea      two short kernels in a row cost two waits. This one reads positions and slots, which
+//           give the addresses of all else, before it waits.
 #include <climits>
 
 #include "follow.cuh"

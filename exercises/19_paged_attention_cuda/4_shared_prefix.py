@@ -42,8 +42,8 @@ def shared_prefix_attention(
 ) -> State:
     """Attention of one query per sequence, where all sequences begin with the same blocks.
 
-    What they share is read once, for the queries of all of them; what is each one's own is read
-    for itself; and the two partial results are merged. The result is that of `paged_attention`.
+    The shared prefix is read once for all queries, and the rest of each sequence by itself. The
+    two partial results are merged. The result is that of `paged_attention`.
     Sources: Juravsky et al., "Hydragen", 2024; Ye et al., "Cascade Inference", 2024.
 
     Args:

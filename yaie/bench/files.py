@@ -17,11 +17,11 @@ def own_path(device: str) -> Path:
 
 
 class WrongPath(ValueError, argparse.ArgumentTypeError):
-    """A file that cannot be written; argparse, too, shows the words."""
+    """A path that cannot be written; argparse shows its message, too."""
 
 
 def output_path(path: str | Path) -> Path:
-    """Where results are to be kept, looked at before anything is measured.
+    """The path for results, checked before anything is measured.
 
     Raises:
         WrongPath: it does not end in .json (plots go beside it, as .png), or has no folder.

@@ -263,8 +263,9 @@ class Engine:
         on_device = self._samples_on_device()
         needs_logits = not on_device or any(request.needs_logits for request in ready)
         choose = partial(self._choose, ready, on_device) if needs_logits else None
-        for unread in self._in_flight:  # the device keeps their tokens until others are chosen:
-            unread.may_overlap = False  # a step that fails then is tried again with what was read
+        # The device keeps their tokens until this step chooses its own; a retry needs them read.
+        for unread in self._in_flight:
+            unread.may_overlap = False
         launched = self.runner.launch(step, ready, on_device, choose)
         self.scheduler.advance(step, is_read=not (self.overlap and launched.may_overlap))
         for row, request in enumerate(ready):

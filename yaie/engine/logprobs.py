@@ -28,7 +28,7 @@ def vocabulary_logprobs(
 def token_logprobs(
     logprobs: torch.Tensor, tokens: Sequence[int], num_top: int, text_offset: int = 0
 ) -> list[TokenLogprob]:
-    """What is told of each token, with the `num_top` likeliest in its place.
+    """The log-probability of each token, and those of the `num_top` likeliest in its place.
 
     Args:
         logprobs: `[tokens, vocabulary]`.

@@ -61,8 +61,8 @@ class Linear(nn.Module):
         self, x: torch.Tensor, residual: torch.Tensor | None, norm: torch.Tensor, eps: float,
         gated: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """The product of `add_rms_norm(x, residual)`, or of `rms_norm(x)`, for a token that
-        `takes` says it takes, in one kernel.
+        """The product of `add_rms_norm(x, residual)`, or of `rms_norm(x)`, for one token, in one
+        kernel. Call it only if `takes(x)`.
 
         Returns the product, or if `gated`, `silu_and_mul` of it; and x + residual. The kernel that
         runs before it must not write residual.
@@ -79,7 +79,8 @@ class Linear(nn.Module):
         return out, total
 
     def takes(self, x: torch.Tensor) -> bool:
-        """Whether the kernel multiplies x: a token as it reads it. Torch deals with all else."""
+        """Whether the kernel multiplies x: one aligned row of the weight's dtype. Torch multiplies
+        all else."""
         if not self.by_gemv or x.shape != (1, self.weight.shape[1]) or x.dtype != self.weight.dtype:
             return False
         is_seen = torch.compiler.is_compiling() or x.requires_grad  # by torch, which knows no gemv

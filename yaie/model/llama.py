@@ -117,7 +117,7 @@ class Llama(nn.Module):
         self._check(batch, key_pools[0])
         if self.step is not None and not self.lm_head.torch_is_faster(len(batch.token_ids)):
             return self.step(batch, key_pools, value_pools)
-        out, total = self._embed(batch.token_ids), None  # total: what all layers so far add up to
+        out, total = self._embed(batch.token_ids), None  # total: the sum of all layers so far
         for index, layer in enumerate(self.layers):
             qkv, total = self._of_norm(layer.qkv, out, total, layer.attention_norm)
             out = self._attend(layer, qkv, batch, key_pools[index], value_pools[index])
@@ -129,7 +129,7 @@ class Llama(nn.Module):
         self, linear: Linear, out: torch.Tensor, total: torch.Tensor | None,
         weight: torch.Tensor, gated: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """What `linear` makes of the norm of out + total, and that sum; its activation if `gated`.
+        """`linear` of the norm of out + total, then `silu_and_mul` of it if `gated`; and that sum.
 
         One kernel computes all of it for a single token, on a GPU and without other ranks.
         """
@@ -155,8 +155,8 @@ class Llama(nn.Module):
         return all_reduce(out, *(norm if own else ())) or self._compute("add_rms_norm", out, *norm)
 
     def _is_own(self, *names: str) -> bool:
-        """Whether the engine's kernels in CUDA C++ compute these operators on a GPU, and torch need
-        not see them."""
+        """Whether the engine's kernels in CUDA C++ compute these operators on a GPU, and torch
+        compiles nothing."""
         own = all(self.backends[name] in (AUTO, "cuda") for name in names)
         return own and changed.isdisjoint(names) and not torch.compiler.is_compiling()
 
@@ -181,7 +181,7 @@ class Llama(nn.Module):
 
             q = rotary_and_cache(heads, *angles, *pools, batch.slot_mapping)
         else:
-            # Queries and keys turn by the same angles: one call rotates both.
+            # Queries and keys are rotated by the same angles, in one call.
             num_q, num_kv = self.config.num_attention_heads, self.config.num_key_value_heads
             rotated = self._compute("rotary", heads[:, : num_q + num_kv], *angles)
             q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]

@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         self._watch()
 
     def _read(self, data: bytes) -> bytes:
-        """Have the parser read; returns what is to be read again, a request without its offer of
+        """Have the parser read; returns the bytes to parse again, a request without its offer of
         another protocol: Java's clients offer HTTP/2. The parser has stopped after its head."""
         try:
             self.parser.feed_data(data)

@@ -52,7 +52,7 @@ class Verdict:
         crashed: the code stopped with an error or ran out of time, rather than being rejected.
         picture: draws the learner's state at the failure, if the check offers it.
         mistake: the name of the known mistake that the code makes, if it is one.
-        can_mend: another text of the file might pass: False if the machine lacks what runs it.
+        can_mend: whether an edit of the file could make it pass; not if the machine cannot run it.
     """
 
     id: str

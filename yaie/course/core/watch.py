@@ -32,7 +32,7 @@ class Watch:
         """Check `exercise`, by default the first that does not pass, and then whichever are saved.
         After a pass, check the next that does not pass, until all pass or `q` is pressed."""
         watched, stamps = None, _stamps()
-        # To be told now, with the verdicts that are known.
+        # The exercises to report now, with the verdicts that are known.
         due = next_unsolved() if exercise is None else {exercise: None}
         while due or watched:
             if due:

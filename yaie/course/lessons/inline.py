@@ -71,7 +71,7 @@ def build_extension(command: Sequence[str], files: Sequence[Path], made: str) ->
     """Run a command that builds an extension in a folder with copies of files, once for each
     content, and return the path of what it made.
 
-    Raises RuntimeError, with the command's last words, if it fails.
+    Raises RuntimeError, with the end of the command's output, if it fails.
     """
     import torch
     from torch.utils.cpp_extension import CUDA_HOME

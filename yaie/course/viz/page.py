@@ -263,7 +263,7 @@ _place: ContextVar[Place | None] = ContextVar("_place", default=None)  # of the 
 
 @contextmanager
 def _placed(place: Place | None) -> Iterator[None]:
-    """Pages that are made inside begin there; with None each is a figure of its own."""
+    """Pages that are made inside are placed there; with None each is a figure of its own."""
     before = _place.set(place)
     try:
         yield
@@ -272,7 +272,7 @@ def _placed(place: Place | None) -> Iterator[None]:
 
 
 def size_of(draw: Callable[[], Figure]) -> tuple[float, float]:
-    """Width and height of a picture in inches; it is drawn apart for that."""
+    """Width and height of a picture in inches; it is drawn once by itself to measure it."""
     with _placed(None):
         return tuple(draw().get_size_inches())
 

@@ -1,4 +1,4 @@
-"""Attention that reads what all sequences have in common once."""
+"""Attention that reads a shared prefix once."""
 
 from __future__ import annotations
 
