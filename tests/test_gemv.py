@@ -74,6 +74,16 @@ def test_a_size_without_whole_chunks_is_refused():
         launching.launch(GEMV, "gemv", x.dtype, x, weight, None, x.new_empty(4), 4, 12)
 
 
+def drawn(device: str, backend: str = "auto") -> Llama:
+    """A small model in bfloat16 with random weights."""
+    model = Llama(CONFIG, torch.bfloat16, device, backend)
+    torch.manual_seed(0)
+    for weight in model.parameters():
+        weight.normal_(std=0.1)
+    model.pack()
+    return model
+
+
 def products(model: Llama) -> set[bool]:
     return {linear.by_gemv for linear in model.linears()}
 
@@ -112,11 +122,7 @@ def test_a_step_of_one_token_launches_few_kernels(monkeypatch):
     """In a layer, norms and the activation belong to the products, and rotating to the cache. One
     operator of another origin, or two tokens, and each is computed by itself."""
     monkeypatch.setattr(llama, "changed", set())  # as if no test had registered a back end
-    model = Llama(CONFIG, torch.bfloat16, "cpu", "cuda")
-    torch.manual_seed(0)
-    for weight in model.parameters():
-        weight.normal_(std=0.1)
-    model.pack()
+    model = drawn("cpu", "cuda")
     batch, pools = decode_batch(model, 1, 16)
     wanted = model(batch, *pools)
     model.has_kernels = True  # as on a GPU
@@ -180,11 +186,7 @@ def test_waits_for_the_kernel_that_computes_its_input(dtype, device):
 def test_a_step_of_one_token_in_a_graph(device):
     """Most kernels of a step begin before the one before them ends. The logits have the same bits
     as with a wait after each kernel, and are torch's within rounding."""
-    model = Llama(CONFIG, torch.bfloat16, device)
-    torch.manual_seed(0)
-    for weight in model.parameters():
-        weight.normal_(std=0.1)
-    model.pack()
+    model = drawn(device)
     batch, pools = decode_batch(model, 1, 48)
     kept = [pool.clone() for part in pools for pool in part]
     results, replay = captured(lambda: model(batch, *pools))
