@@ -837,11 +837,11 @@ def test_what_is_copied_from_the_last_step_is_what_would_be_written(
         copied.append(write_next(now, last, kv))
         return copied[-1]
 
-    def compared(fields, step, ready, kv, num_sampled, last=None):
+    def compared(fields, decodes, step, ready, kv, num_sampled, last=None):
         copied.clear()
-        laid_out = write(fields, step, ready, kv, num_sampled, last)
+        laid_out = write(fields, decodes, step, ready, kv, num_sampled, last)
         whole = {name: np.full_like(field, 77) for name, field in fields.items()}
-        write(whole, step, ready, kv, num_sampled)
+        write(whole, decodes, step, ready, kv, num_sampled)
         for name in whole.keys() - {"uniform"}:  # written later
             assert whole[name].tolist() == fields[name].tolist(), name
         seen.append((len(last.requests) if last else 0, len(step.scheduled), sum(copied)))
@@ -897,33 +897,43 @@ def test_what_an_interrupt_left_half_laid_out_is_laid_out_anew(ahead, model, mon
 
 
 @given(data=st.data())
-def test_padding_is_sequences_of_one_token_and_a_last_one_with_the_rest(data):
+def test_padding_is_empty_and_a_last_sequence_with_the_rest(data):
+    """In a decode step it is sequences of one token."""
     max_num_seqs, max_blocks = (data.draw(st.integers(1, 40)) for _ in "12")
     block_size, budget = data.draw(st.integers(1, 16)), data.draw(st.integers(max_num_seqs, 3000))
     sizes = graphs.shapes(max_num_seqs, max_blocks, block_size, budget)
-    lengths = data.draw(st.lists(st.integers(1, max_blocks * block_size), max_size=max_num_seqs))
-    wanted = graphs.Shape(sum(lengths), len(lengths), len(lengths), max_blocks)
-    shape = next((shape for shape in sizes if shape.holds(wanted)), None)
-    assert (shape is None) == (sum(lengths) > max(shape.tokens for shape in sizes))
-    if shape is None:
-        return
+    length = st.integers(1, max_blocks * block_size)
+    alone = data.draw(st.integers(0, max_num_seqs))
+    lengths = [1] * alone + data.draw(st.lists(length, max_size=max_num_seqs - alone))
     requests = [Request(str(i), [7] * length) for i, length in enumerate(lengths)]
     step = Step()
     kv = KVCacheManager(4000, block_size, 1, 8, torch.float32, 1, "cpu")
     for request in requests:
         step.add(request, len(request.token_ids))
         kv.allocate_blocks(request.request_id, len(request.token_ids), [])
+    alone, number = inputs.num_decodes(step), len(lengths)
+    wanted = graphs.Shape(sum(lengths), number, number, max_blocks, alone)
+    shape = next((shape for shape in sizes if shape.holds(wanted)), None)
+    most = sizes[-1].tokens
+    few = number - alone <= -(-most // graphs.PROMPT) and alone < most
+    held = wanted.is_decode or (sum(lengths) <= most and few)
+    assert (shape is not None) == held
+    if shape is None:
+        return
     memory = torch.full((shape.nbytes,), 0x55, dtype=torch.uint8)
     fields = {name: view.numpy() for name, view in shape.views(memory).items()}
-    inputs.write_batch(fields, step, requests, kv, max_num_seqs)
-    counts, number = np.diff(fields["cu_seqlens"]).tolist(), len(lengths)
-    assert fields["cu_seqlens"][0] == 0 and sum(counts) == shape.tokens
-    assert counts[:number] == lengths and min(counts) >= 0
-    assert max(counts[number:-1], default=0) <= 1
-    assert fields["context_lens"].tolist() == lengths + [0] * (shape.sequences - number)
+    inputs.write_batch(fields, shape.decodes, step, requests, kv, max_num_seqs)
+    counts, starts = np.diff(fields["cu_seqlens"]).tolist(), fields["cu_seqlens"].tolist()
+    contexts = fields["context_lens"].tolist()
+    assert starts[0] == 0 and sum(counts) == shape.tokens and min(counts) >= 0
+    assert counts[:alone] == contexts[:alone] == [1] * alone
+    padding = shape.decodes - alone
+    assert contexts[alone : shape.decodes] == [0] * padding
+    assert counts[alone : shape.decodes] == [int(shape.is_decode)] * padding
+    end = shape.decodes + number - alone
+    assert counts[shape.decodes : end] == contexts[shape.decodes : end] == lengths[alone:]
+    assert contexts[end:] == [0] * len(contexts[end:]) and not any(counts[end:-1])
     assert set(fields["slot_mapping"][sum(lengths) :]) <= {-1}
-    if shape.is_decode:
-        assert set(counts) == {1}
 
 
 def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypatch, capsys):
@@ -946,13 +956,16 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
 def test_sizes_of_graphs():
     def sizes(*arguments):
         found = graphs.shapes(*arguments)
-        return [(shape.tokens, shape.sequences, shape.rows) for shape in found]
+        return [(shape.tokens, shape.sequences, shape.rows, shape.decodes) for shape in found]
 
-    decode = [(n, n, n) for n in (1, 2, 4, 8, 16, 20)]
-    assert sizes(20, 128, 4, 40) == decode + [(n, 21, 20) for n in (16, 32, 40)]
-    assert sizes(20, 8, 16, 10**6) == decode + [(n, 21, 20) for n in graphs.PROMPT_TOKENS]
-    assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 4, 3)  # a longer step there is not
-    assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8)
+    decode = [(n, n, n, n) for n in (1, 2, 4, 8, 16, 20)]
+    mixed = [(16, 18, 20, 15), (32, 25, 20, 20), (40, 26, 20, 20)]
+    assert sizes(20, 128, 4, 40) == decode + mixed
+    mixed = mixed[:2] + [(64, 29, 20, 20), (128, 37, 20, 20)]
+    mixed += [(n, 41, 20, 20) for n in graphs.PROMPT_TOKENS if n > 128]
+    assert sizes(20, 8, 16, 10**6) == decode + mixed
+    assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3, 3)  # a longer step there is not
+    assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8, 1)
     assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 from attention_cases import (
     DECODE,
+    FLASH,
     FLASH_PAGED,
+    HOPPER_GPU,
     ONCE,
     PAGED_RUNGS,
     TRITON,
@@ -42,7 +44,7 @@ from launches import (
 from yaie.build import jit
 from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.ops.attention import paged_attention_forward
-from yaie.ops.cuda import paged
+from yaie.ops.cuda import flash, hopper, paged
 from yaie.ops.registry import Unsupported
 
 pytestmark = pytest.mark.usefixtures("poison")
@@ -358,6 +360,60 @@ def test_any_mix_of_queries(queries, dtype, device):
     operands = batch(Shape((40, 5, 21, 2), queries=queries), dtype, device)
     got = paged_attention_forward(*operands, backend="cuda")
     close(got, paged_oracle(*operands))
+
+
+# Decode steps and their padding, then prompts: of one tile or several, without queries, padding.
+BOTH = (
+    (4, Shape((40, 1, 70, 0, 30, 9, 0), head_dim=64, queries=(1, 1, 1, 0, 17, 2, 9))),
+    (3, Shape((40, 0, 0, 0, 12, 150, 0), head_dim=64, queries=(1, 0, 0, 0, 3, 140, 0))),
+    (2, Shape((0, 0, 33), heads=6, kv_heads=2, head_dim=128, queries=(0, 0, 33))),
+    (5, Shape((5, 6, 7, 8, 300, 20), heads=8, kv_heads=2, head_dim=128, queries=(1,) * 5 + (20,))),
+)
+
+
+@each_device
+@each_dtype(HALVES)
+@pytest.mark.parametrize(("decodes", "case"), BOTH, ids=str)
+@pytest.mark.parametrize("by", [paged, hopper], ids=["cuda", "cuda_hopper"])
+def test_decode_steps_beside_prompts(by, decodes, case, dtype, device):
+    operands = batch(case, dtype, device)
+    got = by.mixed_attention(*operands, decodes)
+    close(got, paged_oracle(*operands))
+
+
+@gpu_only
+@each_dtype(HALVES)
+@pytest.mark.parametrize("by", [paged, hopper], ids=["cuda", "cuda_hopper"])
+def test_a_graph_of_both_takes_any_division(by, dtype, device):
+    """Of the same tokens among as many sequences."""
+    decodes, case = BOTH[0]
+    operands = batch(case, dtype, device)
+    got, replay = captured(lambda: by.mixed_attention(*operands, decodes))
+    for counts in ((1, 0, 0, 0, 20, 3, 7), (0, 0, 0, 0, 31, 0, 0), (1, 1, 1, 1, 1, 1, 25)):
+        contexts = [40, 1, 70, 2, 30, 9, 0]
+        contexts = [n if count else 0 for n, count in zip(contexts, counts, strict=True)]
+        operands[4].copy_(torch.tensor(contexts))
+        operands[5][1:].copy_(torch.tensor(counts).cumsum(0))
+        operands[3].clamp_(max=len(operands[1]) - 1)
+        for x in operands[:3]:
+            x.normal_()
+        replay()
+        close(got, paged_oracle(*operands))
+
+
+@each_device
+@pytest.mark.parametrize("rung", FLASH)
+def test_rows_before_the_first_sequence_are_not_written(rung, device):
+    if "hopper" in rung and device == "cuda" and not HOPPER_GPU:
+        pytest.skip("wgmma needs sm_90a")
+    case = Shape((5, 6, 300, 20), heads=4, kv_heads=2, head_dim=64, queries=(1, 1, 140, 3))
+    q, *pools, tables, contexts, begin = operands = batch(case, torch.float16, device)
+    into = torch.full_like(q, 7), torch.full(q.shape[:2], 7.0, device=device)
+    sequences = flash.Sequences(begin[2:], None, tables[2:], contexts[2:], into)
+    assert FLASH[rung](q, *pools, True, None, sequences)[0] is into[0]
+    wanted = paged_oracle(*operands)
+    close([x[2:] for x in into], [x[2:] for x in wanted])
+    assert all((x[:2] == 7).all() for x in into)
 
 
 def test_what_the_rungs_do_not_take():

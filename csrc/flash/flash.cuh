@@ -22,7 +22,8 @@
 //   ragged  end to end: sequence i has queries starts_q[i] to starts_q[i + 1] and keys starts_k[i]
 //           to starts_k[i + 1]; both arrays are [batch + 1], from 0 to tokens and to keys; a
 //           sequence may have no queries or no keys
-//   paged   queries by starts_q; k and v are pools [blocks, block_size, kv_heads, head_dim], with
+//   paged   queries by starts_q, which may begin after token 0: what lies before it is another
+//           kernel's, and is not written; k and v are pools [blocks, block_size, kv_heads, head_dim], with
 //           k_stride and v_stride from slot to slot; key j of sequence i lies in block
 //           block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence
 //           i has context_lens[i] keys, and nothing past them is read, of tables or pools
@@ -79,13 +80,14 @@ struct Sequence {
 };
 
 // Find the sequence of a tile by binary search. The tiles of sequence i begin at tile
-// starts_q[i] × rows / height + i, which leaves room for all of them.
+// (starts_q[i] - starts_q[0]) × rows / height + i, which leaves room for all of them.
 template <typename T, typename Cache>
 __device__ Sequence find_sequence(const Flash<T, Cache>& flash, int tile, int height, int rows = 1) {
     Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, tile * height, 0};
     if (!flash.starts_q) return found;
+    int begin = flash.starts_q[0];
     auto first_tile = [&](int i) {
-        return (int)((int64_t)flash.starts_q[i] * rows / height) + i;
+        return (int)((int64_t)(flash.starts_q[i] - begin) * rows / height) + i;
     };
     int low = 0, high = flash.batch;
     while (high - low > 1) {

@@ -39,6 +39,7 @@
 //             what all tiles share it computes once, and another warp finds the next work.
 //           Of three consumers, one whose rows see fewer keys than the last row skips the others.
 #include "flash/hopper/tiles.cuh"
+#include "follow.cuh"
 
 // How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, and have fewer
 // turns, waits and reductions per score; but most blocks of a cache do not divide them.
@@ -91,25 +92,33 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        // One thread finds the next work and loads its queries. It takes long: it divides, and
-        // searches global memory. Meanwhile another warp loads the keys and values.
-        if (threadIdx.x == WARP) {
-            for (int round = 0; round * gridDim.x < all; ++round) {
-                // To and fro, so that no thread block always gets the longest of a round.
-                int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-                if (index >= all) continue;
-                Work work = find_work(flash, index, Size::HEIGHT, KEYS);
-                if (work.rows <= 0) continue;
-                int q_stage = count % Q_STAGES;
-                mbarrier_wait(&q_empty[q_stage], count++ / Q_STAGES % 2 ^ 1);  // at first immediately
-                works[q_stage] = work;
-                mbarrier_arrive(&found[q_stage]);
-                if (work.tiles > 0)
-                    load_queries<T, DIM, CONSUMERS>(q_tiles + q_stage * Size::Q_TILE, maps.q,
-                                                    &q_full[q_stage], work);
-                else
-                    mbarrier_arrive(&q_full[q_stage]);
+        // One warp finds the next work and loads its queries. That takes long: it divides, and
+        // searches global memory; and of many short sequences most tiles are empty. So each lane
+        // looks at the tile of another round. Meanwhile another warp loads the keys and values.
+        if (threadIdx.x / WARP == 1) {
+            // To and fro, so that no thread block always gets the longest of a round.
+            int index = lane * gridDim.x + (lane % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            for (; __any_sync(ALL_LANES, index < all); index += WARP * gridDim.x) {
+                auto work_at = [&] { return find_work(flash, index, Size::HEIGHT, KEYS); };
+                bool has_rows = index < all && work_at().rows > 0;
+                unsigned left = __ballot_sync(ALL_LANES, has_rows);
+                wait_for_last();  // kernels that write starts or lengths never let this one begin
+                for (; left; left &= left - 1, ++count) {
+                    __syncwarp();
+                    if (lane != __ffs(left) - 1) continue;
+                    Work work = work_at();  // again: to keep it would take registers
+                    int q_stage = count % Q_STAGES;
+                    mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);  // at first immediately
+                    works[q_stage] = work;
+                    mbarrier_arrive(&found[q_stage]);
+                    if (work.tiles > 0)
+                        load_queries<T, DIM, CONSUMERS>(q_tiles + q_stage * Size::Q_TILE, maps.q,
+                                                        &q_full[q_stage], work);
+                    else
+                        mbarrier_arrive(&q_full[q_stage]);
+                }
             }
+            if (lane > 0) return;
             int q_stage = count % Q_STAGES;
             mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);
             works[q_stage].head = -1;
@@ -117,6 +126,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             mbarrier_arrive(&q_full[q_stage]);
         }
         if (threadIdx.x >= WARP) return;
+        wait_for_last();
         int tails = 0;
         for (;; ++count) {
             int q_stage = count % Q_STAGES;
@@ -144,6 +154,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         }
     }
     increase_registers<Size::REGISTERS>();
+    wait_for_last();
     // Broadcast to the warp, so that ptxas computes descriptors in registers that all lanes share.
     int consumer = __shfl_sync(ALL_LANES, threadIdx.x / WARP_GROUP, 0) - 1;
     int warp = threadIdx.x % WARP_GROUP / WARP;
@@ -306,8 +317,7 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
     int blocks = min(sms, all);
-    kernel<<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
-    return cudaGetLastError();
+    return launch_behind(kernel, blocks, Size::THREADS, Size::SHARED, stream, flash, maps, all);
 }
 
 template <typename T, int DIM>

@@ -40,7 +40,9 @@ class EngineConfig:
         chunked_prefill_size: the most tokens of one prompt in a step, so that a long prompt leaves
             room for short ones; by default as many as the budget leaves.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
-            longest cached prefix first.
+            longest cached prefix first; "longest" the one that may generate the most tokens, so
+            that a batch whose answers are as long as `max_tokens` says ends earlier. Under a stream
+            of requests it lets short ones wait without end.
         patience: under "lpm", in how many steps later arrivals may be admitted before a request.
         enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
         overlap: launch a step before the tokens of the last one are known; by default on a GPU. On
@@ -95,9 +97,10 @@ class EngineConfig:
             )
         for name, words in CHOICES.items():
             if (got := getattr(self, name)) not in words:
-                raise ValueError(f'{name} must be "{words[0]}" or "{words[1]}", got {got!r}')
+                wanted = " or ".join(f'"{word}"' for word in words)
+                raise ValueError(f"{name} must be {wanted}, got {got!r}")
 
 
 OPTIONS = {field.name for field in fields(EngineConfig)}
-CHOICES = {"policy": ("fcfs", "lpm"), "kv_cache_dtype": ("auto", "fp8")}
+CHOICES = {"policy": ("fcfs", "lpm", "longest"), "kv_cache_dtype": ("auto", "fp8")}
 LEAST = {"max_model_len": 2, "patience": 0}  # of the counts that need not be 1 or more

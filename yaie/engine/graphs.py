@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
+PROMPT = 8  # tokens: as many prompts as there are of this length have room in such a graph
 
 
 @contextmanager
@@ -72,11 +73,18 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
         most_tokens: of a step.
     """
     sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
-    decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
+    decode = [Shape(n, n, n, max_blocks, n) for n in sorted(sizes | {max_num_seqs})]
     most_tokens = min(most_tokens, max_num_seqs * max_blocks * block_size, PROMPT_TOKENS[-1])
     tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens}
-    others = (max_num_seqs + 1, max_num_seqs, max_blocks)  # one more sequence, for padding
-    return decode + [Shape(n, *others) for n in sorted(tokens)]
+    return decode + [_mixed(n, max_num_seqs, max_blocks) for n in sorted(tokens)]
+
+
+def _mixed(tokens: int, max_num_seqs: int, max_blocks: int) -> Shape:
+    """Room for requests that decode, for prompts or pieces of 8 tokens on average, and a last
+    sequence for padding. A step with more and shorter ones takes a larger graph."""
+    decodes = min(tokens - 1, max_num_seqs)
+    prompts = min(-(-tokens // PROMPT), max_num_seqs)
+    return Shape(tokens, decodes + prompts + 1, max_num_seqs, max_blocks, decodes)
 
 
 def why_not_captured(model: Llama) -> str | None:

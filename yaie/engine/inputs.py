@@ -54,17 +54,26 @@ class Shape:
         rows: of logits: one for each sequence that gets a token, and behind them those of prompts
             whose log-probabilities are wanted.
         width: entries of a block table.
+        decodes: of the sequences, from the first on, for those of one token: as a rule, requests
+            that decode. If there is room for more, the last of them have no token, unless all
+            sequences are such.
     """
 
     tokens: int
     sequences: int
     rows: int
     width: int
+    decodes: int
 
     @property
     def is_decode(self) -> bool:
         """Whether every sequence has one token, and gets one."""
         return self.tokens == self.sequences == self.rows
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has sequences of one token and others."""
+        return 0 < self.decodes < self.sequences
 
     def holds(self, step: Shape) -> bool:
         """Whether a step, padded with tokens and sequences, can have this shape.
@@ -73,8 +82,10 @@ class Shape:
         """
         if self.is_decode:
             return step.is_decode and step.tokens <= self.tokens
-        has_room = step.sequences < self.sequences and step.rows <= self.rows
-        return has_room and step.tokens <= self.tokens and step.width <= self.width
+        prompts = step.sequences - step.decodes
+        has_room = step.decodes <= self.decodes and prompts < self.sequences - self.decodes
+        fits = step.tokens <= self.tokens and step.rows <= self.rows
+        return has_room and fits and step.width <= self.width
 
     @cached_property
     def fields(self) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
@@ -130,6 +141,7 @@ class Inputs:
         return Batch(
             token_ids=self._tokens[self._fields["sources"]],
             **{name: self._fields[name] for name in (*names, "logit_rows")},
+            num_decodes=self.shape.decodes if self.shape.is_mixed else 0,
         )
 
     def sampling(self) -> list[torch.Tensor]:
@@ -142,7 +154,14 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     widest = max([len(kv.block_tables[request.request_id]) for request in step.scheduled])
     scoring = [request for request in step.scheduled if request.scores_prompt]
     scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in scoring)
-    return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
+    sizes = step.total_tokens, len(step.scheduled), len(ready) + scored, widest
+    return Shape(*sizes, num_decodes(step))
+
+
+def num_decodes(step: Step) -> int:
+    """How many of the first requests of a step compute one token each."""
+    counts = (step.num_tokens[request.request_id] for request in step.scheduled)
+    return sum(1 for _ in takewhile(lambda count: count == 1, counts))
 
 
 @dataclass
@@ -151,30 +170,37 @@ class LaidOut:
 
     Attributes:
         requests: in the order of the batch.
+        places: int `[requests]`, which of the shape's sequences each is.
         kept: int `[requests]`, how many tokens of each were in the radix cache.
     """
 
     fields: Fields
     requests: Sequence[Request]
+    places: np.ndarray
     kept: np.ndarray
 
 
 def write_batch(
-    fields: Fields, step: Step, ready: Sequence[Request], kv: KVCacheManager, num_sampled: int,
-    last: LaidOut | None = None,
+    fields: Fields, decodes: int, step: Step, ready: Sequence[Request], kv: KVCacheManager,
+    num_sampled: int, last: LaidOut | None = None,
 ) -> LaidOut:  # fmt: skip
     """Lay out the requests of a step, one after the other, in the fields of a `Shape`; also how the
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
-    If the shape has room for more, the rest is padding: sequences of one token, and a last one with
-    all that is left. Their keys and values are not stored, and attention reads nothing for them:
-    their contexts are empty.
+    If the shape has room for more, the rest is padding: sequences without tokens, in a decode step
+    of one token each, and a last one with all that is left. Their keys and values are not stored,
+    and attention reads nothing for them: their contexts are empty.
 
     Args:
+        decodes: of the shape.
         last: the step before. If the first requests decode again, their rows are copied from it.
     """
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
-    laid_out = LaidOut(fields, requests, np.array([r.num_kept_tokens for r in requests]))
+    alone, is_decode = num_decodes(step), decodes == len(tables)
+    gap = 0 if is_decode else decodes - alone  # sequences between those of one token and the rest
+    places = np.arange(len(requests))
+    places[alone:] += gap
+    laid_out = LaidOut(fields, requests, places, np.array([r.num_kept_tokens for r in requests]))
     count = 0 if last is None else write_next_tokens(laid_out, last, kv)
     sources[count:] = np.arange(num_sampled + count, num_sampled + len(sources))
     tables[count:] = 0
@@ -188,15 +214,18 @@ def write_batch(
         tokens += request.token_ids[start:end]
         slots += kv.slot_mapping(request.request_id, start, end)
         table = kv.block_tables[request.request_id]
-        tables[i, : len(table)] = table
+        tables[places[i], : len(table)] = table
         lengths.append(end)
         starts.append(count + len(tokens))
         if end == len(request.token_ids):
             logit_rows.append(starts[-1] - 1)
         if tokens[-1] == PENDING:
             sources[starts[-1] - 1] = request.row
-    padding, end = range(1, len(tables) - len(requests) + 1), len(sources)
-    starts += [min(starts[-1] + i, end) for i in padding]
+    alone -= count
+    lengths[alone:alone] = [0] * gap
+    starts[alone:alone] = starts[alone : alone + 1] * gap
+    padding, end = range(1, len(tables) - len(requests) - gap + 1), len(sources)
+    starts += [starts[-1] + i * is_decode for i in padding]
     starts[-1] = end
     fields["cu_seqlens"][count:] = starts
     written = [
@@ -222,11 +251,12 @@ def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     """
     fields, before, size = now.fields, last.fields, kv.block_size
     is_as_wide = before["block_tables"].shape[1] == fields["block_tables"].shape[1]
-    places = {request: i for i, request in enumerate(last.requests)} if is_as_wide else {}
-    follow = takewhile(lambda request: request.num_pending and request in places, now.requests)
-    found = [places[request] for request in follow]
+    known = {request: i for i, request in enumerate(last.requests)} if is_as_wide else {}
+    follow = takewhile(lambda request: request.num_pending and request in known, now.requests)
+    found = np.array([known[request] for request in follow], np.int64)
     count, requests, order = len(found), now.requests[: len(found)], np.arange(len(found))
-    rows = slice(count) if found == list(range(count)) else np.array(found)
+    rows = last.places[found]
+    rows = slice(count) if (rows == order).all() else rows
     newest = before["cu_seqlens"][1:][rows] - 1
     positions = np.array([request.num_computed_tokens for request in requests], np.int64)
     if not count or (positions != before["positions"][newest] + 1).any():
@@ -235,7 +265,7 @@ def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     values = {name: before[name][sources] for name in OPTIONS}
     values |= {"slot_mapping": slots, "positions": positions, "context_lens": positions + 1}
     values |= {"sources": sources, "token_ids": PENDING, "cu_seqlens": order, "logit_rows": order}
-    tables, kept = fields["block_tables"], last.kept[rows]
+    tables, kept = fields["block_tables"], last.kept[found]
     tables[:count] = before["block_tables"][rows]
     for i in ((kept != now.kept[:count]) | (positions % size == 0)).nonzero()[0].tolist():
         request, start, first = requests[i], int(positions[i]), int(kept[i]) // size

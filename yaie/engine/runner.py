@@ -68,7 +68,7 @@ class Runner:
         max_num_tokens = max_num_seqs + max(config.max_num_batched_tokens, max_model_len)
         device = kv.key_pools[0].device
         most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
-        largest = Shape(max_num_tokens, max_num_seqs + 1, most_rows, max_blocks)
+        largest = Shape(max_num_tokens, 2 * max_num_seqs + 1, most_rows, max_blocks, 0)
         size = 8 * max_num_seqs + largest.nbytes
         memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
         sampled, fields = memory.tensor_split([8 * max_num_seqs])
@@ -170,7 +170,8 @@ class Runner:
         """Write a step's inputs and bring them to the device."""
         fields = self._staging[0].open(shape)
         last, self._laid_out = self._laid_out, None  # in case it is interrupted
-        self._laid_out = write_batch(fields, step, ready, self.kv, self.max_num_seqs, last)
+        requests = step, ready, self.kv, self.max_num_seqs
+        self._laid_out = write_batch(fields, shape.decodes, *requests, last)
         if samples:
             drawn = fields["uniform"][: len(ready)]
             drawn[:] = [r.uniform() if r.params.temperature > 0 else 0.0 for r in ready]
@@ -180,7 +181,7 @@ class Runner:
         """Write inputs of padding only, each context as long as one can be: what a graph is
         captured with."""
         fields = self._staging[0].open(shape)
-        write_batch(fields, Step(), [], self.kv, self.max_num_seqs)
+        write_batch(fields, shape.decodes, Step(), [], self.kv, self.max_num_seqs)
         fields["context_lens"].fill(self.max_blocks * self.kv.block_size)
         tables = fields["block_tables"]
         tables[:] = np.arange(tables.size).reshape(tables.shape) % self.kv.pool.num_blocks

@@ -281,6 +281,8 @@ class Scheduler:
     def _in_order_of_admission(self) -> list[Request]:
         if self.policy == "fcfs":
             return list(self.waiting)
+        if self.policy == "longest":
+            return sorted(self.waiting, key=lambda r: r.max_length - len(r.token_ids), reverse=True)
 
         def rank(request: Request) -> tuple[bool, int]:
             is_patient = request.steps_overtaken < self.patience

@@ -20,6 +20,9 @@ class Batch:
     context_lens   int32 [batch]
     cu_seqlens     int32 [batch + 1]
     logit_rows     int64 [rows]       the rows of the flat token axis whose logits are wanted
+    num_decodes    int                how many sequences, from the first on, have one token each, but
+                                      for those at their end that have none, and empty contexts; 0
+                                      if that is not known
     """
 
     token_ids: torch.Tensor
@@ -29,6 +32,7 @@ class Batch:
     context_lens: torch.Tensor
     cu_seqlens: torch.Tensor
     logit_rows: torch.Tensor
+    num_decodes: int = 0
 
     def __post_init__(self):
         tokens, batch = self.token_ids.shape[0], self.context_lens.shape[0]

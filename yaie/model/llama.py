@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -34,7 +35,9 @@ from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 from yaie.ops.kv import check_slots
 from yaie.ops.reference.rotary import rotary_tables
-from yaie.ops.registry import AUTO, changed, choose
+from yaie.ops.registry import AUTO, Unsupported, changed, choose
+
+Pools = tuple[torch.Tensor, torch.Tensor]  # of keys and of values
 
 OPERATORS = (
     *("rms_norm", "add_rms_norm", "silu_and_mul", "rotary"),
@@ -186,9 +189,20 @@ class Llama(nn.Module):
             rotated = self._compute("rotary", heads[:, : num_q + num_kv], *angles)
             q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
             self._compute("reshape_and_cache", k, v, *pools, batch.slot_mapping)
-        about = batch.block_tables, batch.context_lens, batch.cu_seqlens, None
-        out, _ = self._compute("paged_attention", q, *pools, *about)
-        return layer.output(out.flatten(1))
+        return layer.output(self._attention(q, pools, batch).flatten(1))
+
+    def _attention(self, q: torch.Tensor, pools: Pools, batch: Batch) -> torch.Tensor:
+        """Attention over the paged cache; requests that decode beside prompts by their own kernel,
+        if it can."""
+        about = batch.block_tables, batch.context_lens, batch.cu_seqlens
+        if batch.num_decodes and self.has_kernels and self._is_own("paged_attention"):
+            from yaie.ops.cuda import hopper, paged
+
+            is_auto = self.backends["paged_attention"] == AUTO
+            with suppress(Unsupported):
+                mixed = hopper.mixed_attention if is_auto else paged.mixed_attention
+                return mixed(q, *pools, *about, batch.num_decodes)[0]
+        return self._compute("paged_attention", q, *pools, *about, None)[0]
 
     def _compute(self, operator: str, *arguments: Any) -> Any:
         """Compute an operator. Nothing is checked: shapes fit by construction, and `_check` saw

@@ -34,12 +34,13 @@ ALIGNED = 16  # bytes of a copy to shared memory
 
 class Sequences(NamedTuple):
     """How a batch lies: with nothing, as one sequence; with starts, end to end; with block tables,
-    in the paged cache."""
+    in the paged cache. With `into`, results are written there, and only those of its tokens."""
 
     starts_q: Tensor | None = None
     starts_k: Tensor | None = None
     block_tables: Tensor | None = None
     context_lens: Tensor | None = None
+    into: State | None = None
 
 
 # What follows computes by the best rung, unless one is given; see `reference.attention`.
@@ -128,12 +129,15 @@ def launch(
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
-    out = made(q.new_empty(q.shape))
-    lse = made(q.new_empty(tokens, heads, dtype=torch.float32))
+    *lies, into = sequences
+    out, lse = into or (
+        made(q.new_empty(q.shape)),
+        made(q.new_empty(tokens, heads, dtype=torch.float32)),
+    )
     if out.numel() == 0:
         return out, lse.fill_(-math.inf)
     q, scale = positive_scale(q, scale)
-    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
+    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in lies)
     batch, keys, block_size, max_blocks = 1, k.shape[0], 0, 0
     if starts_q is not None:
         batch = starts_q.shape[0] - 1

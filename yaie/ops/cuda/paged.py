@@ -51,6 +51,28 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
 
 
+def mixed_attention(
+    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor, context_lens: Tensor,
+    cu_seqlens: Tensor, num_decodes: int, rung: Rung = best,
+) -> State:  # fmt: skip
+    """What `paged_attention` computes, for a batch whose first `num_decodes` sequences have one
+    token each, but for those at their end that have none, and empty contexts.
+
+    A kernel for decode steps computes these, `rung` the others. Both are launched over fixed
+    ranges, so that a CUDA graph can repeat them: the first writes zeros to the first tokens of
+    the others, and the second overwrites them. Raises Unsupported before it has written anything.
+    """
+    into = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+    first = slice(num_decodes)
+    mma(
+        *(q[first], key_pool, value_pool, block_tables[first], context_lens[first], None, None),
+        state=(into[0][first], into[1][first]),
+    )
+    rest = slice(num_decodes, None)
+    sequences = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest], into)
+    return rung(q, key_pool, value_pool, True, None, sequences)
+
+
 def shared_prefix_attention(
     q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
     context_lens: Tensor, shared_len: int, scale: float | None,
@@ -133,7 +155,10 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
     return decode(file, "split", *operands, workspace=(parts, part_lse, part, splits))
 
 
-def mma(*operands: Any, skip: int = 0, workers: int | None = None, scales: tuple = ONE) -> State:
+def mma(
+    *operands: Any, skip: int = 0, workers: int | None = None, scales: tuple = ONE,
+    state: State | None = None,
+) -> State:  # fmt: skip
     """Tensor cores, equal shares, any lengths: 16-bit floats, over 8-bit caches too, from sm_80 on.
 
     Args:
@@ -142,6 +167,7 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None, scales: tuple
         workers: thread blocks that share the work equally, by default as many as run together.
         scales: of an 8-bit cache: of keys and of values, float32 on the device, and whether there
             is one for each KV head; by default 1.
+        state: see `decode`.
     """
     q, key_pool = operands[:2]
     heads, head_dim = q.shape[1:]
@@ -152,7 +178,8 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None, scales: tuple
     size = workers * (4 + 2 * group * (head_dim + 1))
     workspace = made(q.new_empty(size, dtype=torch.float32))
     name, scales = ("mma_fp8", scales) if key_pool.element_size() == 1 else ("mma", ())
-    return decode("paged/mma.cu", name, *operands, workspace=(*scales, workspace, skip, workers))
+    workspace = *scales, workspace, skip, workers
+    return decode("paged/mma.cu", name, *operands, workspace=workspace, state=state)
 
 
 # From the simplest on; all take the operator's arguments.

@@ -27,7 +27,7 @@ from yaie.bench import files
 from yaie.bench.drawn import SHAPES, draw_weights, random_model, shape_of
 from yaie.bench.drive import run_closed
 from yaie.bench.machine import head
-from yaie.engine.config import EngineConfig
+from yaie.engine.config import CHOICES, EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.model.config import ModelConfig
@@ -52,10 +52,10 @@ def workload(seed: int) -> Workload:
     return prompts, [draw.randint(LEAST, MOST) for _ in prompts]
 
 
-def own(shape: str, folder: Path, batched: int) -> Generate:
+def own(shape: str, folder: Path, batched: int, policy: str) -> Generate:
     """This engine: a function that answers prompts and returns the length of each answer."""
     model = random_model(ModelConfig.from_dict(shape_of(shape)), "bfloat16", torch.device("cuda"))
-    options = EngineConfig(max_num_seqs=REQUESTS, max_num_batched_tokens=batched)
+    options = EngineConfig(max_num_seqs=REQUESTS, max_num_batched_tokens=batched, policy=policy)
     engine = Engine(model, Tokenizer(folder), options)
 
     def generate(prompts: list[list[int]], outputs: list[int]) -> list[int]:
@@ -68,8 +68,8 @@ def own(shape: str, folder: Path, batched: int) -> Generate:
     return generate
 
 
-def mini_sglang(shape: str, folder: Path, batched: int) -> Generate:
-    """The same for mini-sglang; its weights are drawn as ours are."""
+def mini_sglang(shape: str, folder: Path, batched: int, policy: str) -> Generate:
+    """The same for mini-sglang, which admits in order of arrival; its weights are drawn as ours."""
     import minisgl.engine
     from minisgl.core import SamplingParams as Params
     from minisgl.llm import LLM
@@ -96,7 +96,7 @@ def mini_sglang(shape: str, folder: Path, batched: int) -> Generate:
 ENGINES = {"yaie": own, "mini-sglang": mini_sglang}
 
 
-def rounds_of(engine: str, shape: str, batched: int, rounds: int) -> dict[str, Any]:
+def rounds_of(engine: str, shape: str, batched: int, policy: str, rounds: int) -> dict[str, Any]:
     """Seconds of the start, and tokens per second of each round, of an engine in this process."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
@@ -105,7 +105,7 @@ def rounds_of(engine: str, shape: str, batched: int, rounds: int) -> dict[str, A
         (folder / "config.json").write_text(json.dumps(raw), encoding="utf-8")
         for path in find_model("SmolLM2-135M-Instruct").glob("tokenizer*.json"):
             shutil.copy(path, folder)
-        generate = ENGINES[engine](shape, folder, batched)
+        generate = ENGINES[engine](shape, folder, batched, policy)
     start, rates = time.perf_counter() - started, []
     for number in (rounds, *range(rounds)):  # the first is not counted
         prompts, outputs = workload(number)
@@ -113,7 +113,8 @@ def rounds_of(engine: str, shape: str, batched: int, rounds: int) -> dict[str, A
         if (got := generate(prompts, outputs)) != outputs:
             raise RuntimeError(f"{engine} answered with {got} tokens, asked for {outputs}")
         rates.append(round(sum(outputs) / (time.perf_counter() - before), 1))
-    return {"engine": engine, "batched": batched, "start": round(start, 1), "rates": rates[1:]}
+    how = {"engine": engine, "policy": policy, "batched": batched}
+    return how | {"start": round(start, 1), "rates": rates[1:]}
 
 
 def in_a_process(*arguments: str) -> dict[str, Any]:
@@ -125,12 +126,13 @@ def in_a_process(*arguments: str) -> dict[str, Any]:
 
 
 def run(
-    shapes: list[str], batched: int, rounds: int, beside: bool, output: Path | None
+    shapes: list[str], batched: int, policy: str, rounds: int, beside: bool, output: Path | None
 ) -> dict[str, Any]:
     """Measure the engines on models of each shape; the record is saved after each process.
 
     Args:
         batched: the most tokens that a step of this engine computes.
+        policy: by which it admits requests.
         beside: whether to measure mini-sglang, too.
     """
     record = head(torch.device("cuda")) | {"requests": REQUESTS, "tokens": [LEAST, MOST]}
@@ -139,8 +141,10 @@ def run(
         runs = []
         turns = ("yaie", "mini-sglang", "yaie") if beside else ("yaie",)
         for turn, engine in enumerate(turns):
-            size = batched if engine == "yaie" else STEP_TOKENS
-            options = {"shape": shape, "engine": engine, "batched": size, "rounds": rounds}
+            own = engine == "yaie"
+            options = {"shape": shape, "engine": engine, "rounds": rounds}
+            options |= {"batched": batched if own else STEP_TOKENS}
+            options |= {"policy": policy if own else "fcfs"}
             arguments = [f"--{name}={value}" for name, value in options.items()]
             runs.append({"shape": shape} | in_a_process(*arguments))
             print(runs[-1], flush=True)
@@ -163,15 +167,18 @@ def main() -> None:
     parser.add_argument(
         "--batched", type=int, default=STEP_TOKENS, help="most tokens per step of ours"
     )
+    parser.add_argument("--policy", choices=CHOICES["policy"], default="fcfs", help="of ours")
     parser.add_argument("--beside", action="store_true", help="measure mini-sglang, too")
     parser.add_argument("--engine", choices=ENGINES, help="measure this one, in this process")
     parser.add_argument("--output", type=files.output_path)
     given = parser.parse_args()
     if given.engine is not None:
-        found = rounds_of(given.engine, given.shape[0], given.batched, given.rounds)
+        how = given.batched, given.policy, given.rounds
+        found = rounds_of(given.engine, given.shape[0], *how)
         print(RESULT + json.dumps(found), flush=True)
     else:
-        run(given.shape, given.batched, given.rounds, given.beside, given.output)
+        how = given.batched, given.policy, given.rounds
+        run(given.shape, *how, given.beside, given.output)
 
 
 if __name__ == "__main__":
