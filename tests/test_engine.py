@@ -961,7 +961,7 @@ def test_sizes_of_graphs():
     decode = [(n, n, n, n) for n in (1, 2, 4, 8, 16, 20)]
     mixed = [(16, 18, 20, 15), (32, 25, 20, 20), (40, 26, 20, 20)]
     assert sizes(20, 128, 4, 40) == decode + mixed
-    mixed = mixed[:2] + [(64, 29, 20, 20), (128, 37, 20, 20)]
+    mixed = [*mixed[:2], (64, 29, 20, 20), (128, 37, 20, 20)]
     mixed += [(n, 41, 20, 20) for n in graphs.PROMPT_TOKENS if n > 128]
     assert sizes(20, 8, 16, 10**6) == decode + mixed
     assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3, 3)  # a longer step there is not

@@ -58,7 +58,7 @@ using Shares = Work<T, Cache, TILE>;
 template <typename T, typename Cache>
 __device__ void write_empty(const Shares<T, Cache>& work, int worker) {
     const Paged<T, Cache>& paged = work.paged;
-    for (int token = worker; token < paged.tokens; token += work.workers) {
+    for (int token = worker, end = work.tokens(); token < end; token += work.workers) {
         if (work.context(token).length > 0) continue;
         int64_t row = (int64_t)token * paged.heads;
         uint32_t* out = reinterpret_cast<uint32_t*>(paged.out + row * paged.head_dim);

@@ -25,6 +25,10 @@ struct Work {
     const float* value_scale = nullptr;
     int per_head = 0;
 
+    // Tokens that belong to a sequence. Those behind them are another kernel's, and are not written.
+    __device__ int tokens() const {
+        return paged.cu_seqlens ? paged.cu_seqlens[paged.batch] : paged.tokens;
+    }
     __device__ Context context(int token) const {
         Context found = find_context(paged, token);
         return {found.table + skip / paged.block_size, max(found.length - skip, 0)};
@@ -68,7 +72,7 @@ struct Place {
 template <typename Work>
 __device__ Place find_share(const Work& work, int worker, int& count, int& total) {
     int lane = threadIdx.x % WARP, kv_heads = work.paged.kv_heads;
-    int first = 0, end = work.paged.tokens, position = -1;
+    int first = 0, end = work.tokens(), position = -1;
     while (true) {
         int each = ceil_div(end - first, WARP), tiles = 0;
         for (int i = 0, token = first + lane * each; i < each && token < end; ++i, ++token)

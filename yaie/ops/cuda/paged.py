@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,21 +56,35 @@ def mixed_attention(
     cu_seqlens: Tensor, num_decodes: int, rung: Rung = best,
 ) -> State:  # fmt: skip
     """What `paged_attention` computes, for a batch whose first `num_decodes` sequences have one
-    token each, but for those at their end that have none, and empty contexts.
+    token each, but for those at their end that have none.
 
-    A kernel for decode steps computes these, `rung` the others. Both are launched over fixed
-    ranges, so that a CUDA graph can repeat them: the first writes zeros to the first tokens of
-    the others, and the second overwrites them. Raises Unsupported before it has written anything.
+    A kernel for decode steps computes these, `rung` the others. Each finds on the device where its
+    tokens begin and end, so that a CUDA graph can repeat both; on a GPU they run side by side: the
+    first waits for memory, and prompts that are a small part of a step do not fill all processors.
+
+    Raises Unsupported before it has written anything.
     """
     into = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
-    first = slice(num_decodes)
+    alone, rest = slice(num_decodes), slice(num_decodes, None)
+    other = _other_stream(q.device) if q.is_cuda else None
+    if other is not None:
+        other.wait_stream(torch.cuda.current_stream(q.device))
     mma(
-        *(q[first], key_pool, value_pool, block_tables[first], context_lens[first], None, None),
-        state=(into[0][first], into[1][first]),
+        *(q[alone], key_pool, value_pool, block_tables[alone], context_lens[alone]),
+        *(cu_seqlens[: num_decodes + 1], None),
+        state=(into[0][alone], into[1][alone]),
     )
-    rest = slice(num_decodes, None)
     sequences = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest], into)
-    return rung(q, key_pool, value_pool, True, None, sequences)
+    with nullcontext() if other is None else torch.cuda.stream(other):
+        rung(q, key_pool, value_pool, True, None, sequences)
+    if other is not None:
+        torch.cuda.current_stream(q.device).wait_stream(other)
+    return into
+
+
+@cache
+def _other_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def shared_prefix_attention(
