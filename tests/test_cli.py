@@ -108,6 +108,12 @@ def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys, error, to
         ("bench kernels --ladder x --case y", "a ladder has cases of its own: no --case y"),
         ("chat --max-tokens 0", "--max-tokens must be 1 or more, got 0"),
         ("chat --backend =x", "--backend must be one name, or OPERATOR=NAME "),
+        ("chat --backend x", "--backend must be 'auto' or 'cpp' or 'cuda' or 'cuda_hopper' or "
+         "'reference' or 'triton', or OPERATOR=NAME for one (in Python a mapping), got 'x'"),
+        ("chat --backend sample=x", "--backend of sample must be 'reference' or 'cuda', got 'x'"),
+        ("chat --exercises --device x", '--device must be "auto", "cpu", '),
+        ("chat --dtype x", "--dtype must be one of float32, "),
+        ("chat --kv-cache-dtype x", '--kv-cache-dtype must be "auto" or "fp8", got '),
         ("serve --max-num-batched-tokens 3",
          "--max-num-batched-tokens must be at least --max-num-seqs (64), so that "),
         ("serve --api-key x --api-key-file LICENSE", "--api-key: give it, or --api-key-file"),
@@ -117,7 +123,9 @@ def test_an_error_names_the_option_that_was_typed(monkeypatch, capsys, words, to
     monkeypatch.setattr(sys, "argv", ["yaie", *words.split()])
     with pytest.raises(SystemExit):
         cli.main()
-    assert capsys.readouterr().err.splitlines()[-1].startswith(f"yaie: {told}")
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1].startswith(f"yaie: {told}")
+    assert not shown.out  # nothing was loaded before
 
 
 def test_only_options_of_the_command_are_named():

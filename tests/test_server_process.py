@@ -209,6 +209,7 @@ def test_why_an_engine_does_not_start_is_one_line(tiny_model, options, said):
     done = subprocess.run(command, capture_output=True, text=True, timeout=90)
     assert done.returncode == 1
     assert done.stderr.startswith(said) and done.stderr.count("\n") == 1, done.stderr
+    assert not done.stdout  # not even that the model is loaded
 
 
 # ------------------------------------------------------------------- when one process dies

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
+import torch
+
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import choose_device, choose_dtype, explain_shortage
 from yaie.engine.engine import Engine
@@ -29,10 +31,10 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
 
     The engine is to be closed in the end.
     """
+    device, dtype = choose_options(config)
     parts = chosen_parts(exercises)
     for line in parts.report:
         print(line)
-    device = choose_device(config.device)
     folder = find_model(model)
     model_config = ModelConfig.from_folder(folder)
     with together(model_config, device, folder, config, exercises) as (ranks, shard):
@@ -40,7 +42,6 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
             f"the weights of {folder.name} do not fit {device}: take a smaller dtype or model"
         ):
             backends = with_exercises(config.backend, parts)
-            dtype = choose_dtype(config.dtype, device)
             llama = load_model(folder, dtype, device, backends, shard)
         arguments = (llama, Tokenizer(folder), config, parts)
         return_freed_memory()
@@ -48,6 +49,14 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
         if shard.size > 1:
             before_leaving(engine.runner.forget_graphs)
         return engine
+
+
+def choose_options(config: EngineConfig) -> tuple[torch.device, str | torch.dtype]:
+    """The device and dtype of a config. Raises ValueError for what can be refused before a model is
+    loaded: a device, a dtype, an operator or a back end that there is not."""
+    choose(STEP_OPERATORS, config.backend)
+    device = choose_device(config.device)
+    return device, choose_dtype(config.dtype, device)
 
 
 def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:

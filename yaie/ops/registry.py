@@ -172,7 +172,8 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
     if isinstance(backends, str):
         known = {AUTO}.union(*(_of(name) for name in names))
         if backends not in known:
-            raise ValueError(f"backend must be {_names(sorted(known))}, got {backends!r}")
+            wanted = f"{_names(sorted(known))}, or OPERATOR=NAME for one (in Python a mapping)"
+            raise ValueError(f"backend must be {wanted}, got {backends!r}")
         return {name: backends if backends in _of(name) else AUTO for name in names}
     for name, backend in backends.items():
         if name not in names:

@@ -53,7 +53,6 @@ def serve(
     start = partial(EngineProcess, model, EngineConfig() if config is None else config, exercises)
     with listener:
         begun = time.perf_counter()
-        print(f"loading {model} ...", flush=True)
         engine = start()
         try:
             ready = engine.wait()
