@@ -127,7 +127,9 @@ def test_reset_restores_keeps_copies_and_knows_the_hints_taken(folders: Path) ->
 def test_status_table_and_json() -> None:
     total = len(exercises())
     assert "00.1 Count the tokens that two prompts share" in yaie("status", "00")
-    assert "no exercise '77'" in yaie("status", "77", status=2)
+    assert "value: there is no notebook '77'; the notebooks are 00 to 29," in yaie(
+        "status", "77", status=2
+    )
     table = yaie("status")
     assert re.search(r"02_radix_tree +░+ +0 of 4", table) and find("02.2").title not in table
     assert f"0 of {total} exercises pass" in table and "Next: 00.1" in table

@@ -166,14 +166,14 @@ def _one(exercise_id: str) -> Exercise:
     try:
         return find(exercise_id)
     except UnknownExercise as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="exercise") from None
+        raise typer.BadParameter(str(unknown)) from None
 
 
 def _chosen(which: str) -> list[Exercise]:
     try:
         return select(which)
     except UnknownExercise as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="exercise") from None
+        raise typer.BadParameter(str(unknown)) from None
 
 
 def _say_verdict(exercise: Exercise) -> Verdict:

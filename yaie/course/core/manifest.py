@@ -255,9 +255,9 @@ def _unknown(got: Any, known: list[str]) -> str:
         *others, last = close
         these = f"{', '.join(others)} or {last}" if others else last
         return f"there is no exercise {got!r}; did you mean {these}?"
-    last = exercises()[-1].id[:2]
+    kind, last = "notebook" if got.isdecimal() else "exercise", exercises()[-1].id[:2]
     return (
-        f"there is no exercise {got!r}; the notebooks are 00 to {last}, and `yaie status 02`, say, "
+        f"there is no {kind} {got!r}; the notebooks are 00 to {last}, and `yaie status 02`, say, "
         "lists the exercises of notebook 02"
     )
 
