@@ -79,31 +79,40 @@ struct Sequence {
     }
 };
 
+// Sequence `number`, from its first row on.
+template <typename T, typename Cache>
+__device__ Sequence sequence_at(const Flash<T, Cache>& flash, int number) {
+    Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, 0, number};
+    if (!flash.starts_q) return found;
+    found.first_query = flash.starts_q[number];
+    found.num_queries = flash.starts_q[number + 1] - found.first_query;
+    if (flash.block_tables) {
+        found.table = flash.block_tables + (size_t)number * flash.max_blocks;
+        found.num_keys = flash.context_lens[number];
+    } else {
+        found.first_key = flash.starts_k[number];
+        found.num_keys = flash.starts_k[number + 1] - found.first_key;
+    }
+    return found;
+}
+
 // Find the sequence of a tile by binary search. The tiles of sequence i begin at tile
 // (starts_q[i] - starts_q[0]) × rows / height + i, which leaves room for all of them.
 template <typename T, typename Cache>
 __device__ Sequence find_sequence(const Flash<T, Cache>& flash, int tile, int height, int rows = 1) {
-    Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, tile * height, 0};
-    if (!flash.starts_q) return found;
-    int begin = flash.starts_q[0];
-    auto first_tile = [&](int i) {
-        return (int)((int64_t)(flash.starts_q[i] - begin) * rows / height) + i;
-    };
-    int low = 0, high = flash.batch;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        (first_tile(middle) <= tile ? low : high) = middle;
+    int low = 0, first = 0;
+    if (flash.starts_q) {
+        int begin = flash.starts_q[0], high = flash.batch;
+        auto first_tile = [&](int i) {
+            return (int)((int64_t)(flash.starts_q[i] - begin) * rows / height) + i;
+        };
+        while (high - low > 1) {
+            int middle = (low + high) / 2;
+            (first_tile(middle) <= tile ? low : high) = middle;
+        }
+        first = first_tile(low);
     }
-    found.number = low;
-    found.first_query = flash.starts_q[low];
-    found.num_queries = flash.starts_q[low + 1] - found.first_query;
-    found.first_row = (tile - first_tile(low)) * height;
-    if (flash.block_tables) {
-        found.table = flash.block_tables + (size_t)low * flash.max_blocks;
-        found.num_keys = flash.context_lens[low];
-    } else {
-        found.first_key = flash.starts_k[low];
-        found.num_keys = flash.starts_k[low + 1] - found.first_key;
-    }
+    Sequence found = sequence_at(flash, low);
+    found.first_row = (tile - first) * height;
     return found;
 }
