@@ -128,6 +128,18 @@ def test_an_error_names_the_option_that_was_typed(monkeypatch, capsys, words, to
     assert not shown.out  # nothing was loaded before
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("statsu", "'statsu'; there are doctor, .*, watch. Did you mean 'status'\\?"),
+        ("bench x", "'x'; there are engine, serve, jit, radix, kernels"),
+    ],
+)
+def test_a_command_that_there_is_not(invoke, words, told):
+    done = invoke(*words.split())
+    assert done.exit_code == 2 and re.search(f"Error: there is no command {told}\n$", done.output)
+
+
 def test_only_options_of_the_command_are_named():
     told = 'device="cuda" needs a GPU: pass device="cpu"; see /a/max_tokens and the only device'
     option = told.replace("device=", "--device=")

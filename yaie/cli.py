@@ -22,6 +22,7 @@ from yaie.course.core.plug import check_ids
 from yaie.engine.threads import share_processors
 
 app = typer.Typer(
+    cls=commands.Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

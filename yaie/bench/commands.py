@@ -5,9 +5,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
@@ -50,7 +51,19 @@ LADDERS = (
     *("elementwise", "matmul", "flash", "paged", "naive", "selected", "fp8", "metadata", "search"),
     *("blocks", "groups", "triton", "hopper", "flash_hopper", "gemv"),
 )
-app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
+
+
+class Commands(TyperGroup):
+    """Commands whose names are listed where another is typed."""
+
+    def get_command(self, context: typer.Context, name: str) -> Any:
+        """The command of a name; the program ends if there is none."""
+        if name not in self.commands:
+            context.fail(f"there is no command {name!r}; there are {', '.join(self.commands)}")
+        return self.commands[name]
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, help="Measure what this machine achieves.")
 
 
 def back_ends(words: list[str] | None) -> str | dict[str, str]:
