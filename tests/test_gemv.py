@@ -111,6 +111,19 @@ def test_torch_multiplies_where_the_kernel_cannot_be_compiled(monkeypatch, devic
     assert products(model) == {False}
 
 
+def test_torch_multiplies_by_what_the_kernel_cannot_index(monkeypatch):
+    """Its indices have 32 bits: a weight has fewer than 2^31 elements. These have no memory."""
+    model = Llama(CONFIG, torch.bfloat16, "cpu", "cuda")
+    monkeypatch.setattr(nn.Parameter, "is_cuda", True, raising=False)  # as on a GPU
+    monkeypatch.setattr(jit.Module, "how", lambda *_: jit.Availability("", available=True))
+    most, over, *others = model.linears()
+    for linear, rows in ((most, 2**28 - 1), (over, 2**28)):
+        linear.weight = nn.Parameter(torch.empty(rows, 8, device="meta"), requires_grad=False)
+    model.pack()
+    assert [most.by_gemv, over.by_gemv] == [True, False]
+    assert all(linear.by_gemv for linear in others)
+
+
 def test_a_model_on_a_cpu_does_not_take_it():
     model = Llama(CONFIG, torch.bfloat16, "cpu", "cuda")
     model.pack()

@@ -238,7 +238,8 @@ class Llama(nn.Module):
             ways = [jit.load(file).how(self.embed.device) for file in (GEMV, BOTH)]
             self.has_kernels = all(way.available for way in ways)
             for linear in self.linears():
-                linear.by_gemv = self.has_kernels and linear.weight.shape[1] % 8 == 0
+                rows, size = linear.weight.shape
+                linear.by_gemv = self.has_kernels and size % 8 == 0 and rows * size < 2**31
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
         """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if
