@@ -66,25 +66,24 @@ def mixed_attention(
     """
     into = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
     alone, rest = slice(num_decodes), slice(num_decodes, None)
-    other = _other_stream(q.device) if q.is_cuda else None
-    if other is not None:
-        other.wait_stream(torch.cuda.current_stream(q.device))
-    mma(
-        *(q[alone], key_pool, value_pool, block_tables[alone], context_lens[alone]),
-        *(cu_seqlens[: num_decodes + 1], None),
-        state=(into[0][alone], into[1][alone]),
-    )
-    sequences = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest], into)
-    with nullcontext() if other is None else torch.cuda.stream(other):
-        rung(q, key_pool, value_pool, True, None, sequences)
-    if other is not None:
-        torch.cuda.current_stream(q.device).wait_stream(other)
+    decodes = block_tables[alone], context_lens[alone], cu_seqlens[: num_decodes + 1]
+    prompts = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest], into)
+    here = torch.cuda.current_stream(q.device) if q.is_cuda else None
+    beside = here and _beside(here)
+    if here:
+        beside.wait_stream(here)
+    mma(q[alone], key_pool, value_pool, *decodes, None, state=(into[0][alone], into[1][alone]))
+    with torch.cuda.stream(beside) if here else nullcontext():
+        rung(q, key_pool, value_pool, True, None, prompts)
+    if here:
+        here.wait_stream(beside)
     return into
 
 
 @cache
-def _other_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
+    """A second stream for what runs beside this one."""
+    return torch.cuda.Stream(stream.device)
 
 
 def shared_prefix_attention(
