@@ -116,6 +116,8 @@ def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys, error, to
         ("chat --kv-cache-dtype x", '--kv-cache-dtype must be "auto" or "fp8", got '),
         ("serve --max-num-batched-tokens 3",
          "--max-num-batched-tokens must be at least --max-num-seqs (64), so that "),
+        ("serve --policy first",
+         '--policy must be "fcfs" or "lpm" or "longest", got \'first\''),
         ("serve --api-key x --api-key-file LICENSE", "--api-key: give it, or --api-key-file"),
     ],
 )  # fmt: skip

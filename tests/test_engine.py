@@ -24,7 +24,7 @@ from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
 from yaie.engine import runner as runner_module
-from yaie.engine.config import EngineConfig
+from yaie.engine.config import CHOICES, EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.params import SamplingParams
@@ -181,7 +181,7 @@ def test_tokens_do_not_depend_on_arrivals(make_engine, workload, data):
         max_num_batched_tokens=data.draw(st.integers(8, 64)),
         enable_chunked_prefill=data.draw(st.booleans()),
         enable_prefix_caching=data.draw(st.booleans()),
-        policy=data.draw(st.sampled_from(["fcfs", "lpm"])),
+        policy=data.draw(st.sampled_from(CHOICES["policy"])),
     )
     chosen = data.draw(st.lists(st.sampled_from(range(len(workload))), min_size=1, max_size=10))
     arrivals = [(data.draw(st.integers(0, 30)), i) for i in chosen]

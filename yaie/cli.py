@@ -167,7 +167,10 @@ def serve(
     enable_prefix_caching: Annotated[bool, Option(help="Reuse common prefixes.")] = True,
     enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in chunks.")] = True,
     chunked_prefill_size: Annotated[int | None, least(1, "Most tokens per chunk.")] = None,
-    policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
+    policy: Annotated[
+        str,
+        Option(help="fcfs; lpm: longest cached prefix first; longest: longest answer first."),
+    ] = "fcfs",
     tensor_parallel_size: Annotated[
         int | None, least(1, "Processes that share the model.", "1, or as torchrun has started")
     ] = None,

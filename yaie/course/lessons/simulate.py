@@ -10,6 +10,7 @@ from typing import Any
 from yaie.course import viz
 from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.params import SamplingParams
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.request import Request
 
@@ -48,11 +49,12 @@ class Simulation:
         self.requests: dict[str, Request] = {}
         self._next_token = 100_000
 
-    def add(self, name: str, prompt: int | list[int]) -> Request:
-        """Queue a request with these tokens, or with that many new ones."""
+    def add(self, name: str, prompt: int | list[int], max_tokens: int = 128) -> Request:
+        """Queue a request with these tokens, or with that many new ones, that may generate at most
+        `max_tokens`."""
         if isinstance(prompt, int):
             prompt = [self.new_token() for _ in range(prompt)]
-        self.requests[name] = Request(name, prompt)
+        self.requests[name] = Request(name, prompt, SamplingParams(max_tokens=max_tokens))
         self.scheduler.add(self.requests[name])
         return self.requests[name]
 
@@ -74,7 +76,7 @@ class Simulation:
         while len(steps) < limit:
             for name, arrival in arrivals.items():
                 if arrival.step == len(steps):
-                    self.add(name, arrival.prompt)
+                    self.add(name, arrival.prompt, arrival.num_outputs)
             if not (self.scheduler.has_work or any(a.step > len(steps) for a in arrivals.values())):
                 break
             steps.append(self._step(arrivals))
