@@ -14,6 +14,8 @@ from yaie.bench.oracle import TOLERANCE
 from yaie.bench.protocol import TOLERANCE as TOLERANCES
 from yaie.course.author.gpu.offline import workload
 from yaie.course.lessons.own_record import NOTHING, has, in_both, own_record
+from yaie.course.lessons.simulate import Arrival, Simulation
+from yaie.engine.scheduler import Scheduler
 from yaie.model.weights import parse_dtype
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
@@ -167,6 +169,60 @@ def test_the_text_on_the_other_engine():
     seconds = [sum(workload(0)[1]) / run["rates"][0] for run in beside["runs"][:2]]
     assert [round(one, 1) for one in seconds] == [13.2, 13.6]
     assert seconds[1] == pytest.approx(10.2 * 4 / 3, rel=0.01)
+
+
+def test_the_text_on_the_record_with_the_longest_first():
+    beside, arrived = (
+        json.loads((DATA / f"28_{name}_h200.json").read_text()) for name in ("longest", "offline")
+    )
+    assert [(run["engine"], run["policy"], run["batched"]) for run in beside["runs"]] == [
+        ("yaie", "longest", 384), ("mini-sglang", "fcfs", 16_384), ("yaie", "longest", 384)
+    ]  # fmt: skip
+    ours, theirs, again = (run["rates"] for run in beside["runs"])
+    ratio = statistics.median(ours + again) / statistics.median(theirs)
+    assert round(ratio, 3) == beside["ratios"]["llama-8b"] == 1.086
+    seconds = [
+        sum(workload(0)[1]) / run["rates"][0] for run in (*beside["runs"], arrived["runs"][0])
+    ]
+    assert [round(one, 1) for one in seconds] == [12.6, 13.7, 12.6, 13.2]
+    assert round(seconds[3] - seconds[0], 1) == 0.5
+
+
+def test_the_text_on_the_schedules():
+    """Counted by the engine's scheduler; the notebook replays it in a few lines."""
+    prompts, answers = workload(0)
+    lengths = enumerate(zip(map(len, prompts), answers, strict=True))
+    arrivals = {i: Arrival(0, *both) for i, both in lengths}
+    copies = 1e9 * json.loads((DATA / "19_paged_h200.json").read_text())["copy_gb_s"]
+    products = json.loads((DATA / "16_matmul_h200.json").read_text())["products"]["bfloat16"]
+    multiplies = 1e12 * products["cuBLAS"]["tflop_s"]
+    layers = 32 * 4096 * (6144 + 4096 + 28672 + 14336)
+    last = answers.index(max(answers))  # the request with the longest answer
+    for schedule, said in {
+        ("fcfs", 16_384): (1032, 9, 704, 6.2, 527),
+        ("fcfs", 384): (1561, 546, 1009, 7.1, 762),
+        ("longest", 384): (1026, 605, 345, 5.7, 778),
+    }.items():
+        policy, budget = schedule
+        options = {"max_num_seqs": 256, "max_num_batched_tokens": budget, "policy": policy}
+        simulation = Simulation(Scheduler, num_blocks=256, block_size=2048, **options)
+        done = simulation.run(arrivals, limit=2000)
+        rows = [step.num_tokens for step in done]
+        kinds = [{kind for _, kind, _ in step.work} for step in done]
+        seconds = sum(2 * layers * max(n / multiplies, 1 / copies) for n in rows)
+        ends = [number for number, step in enumerate(done, 1) for _ in step.finished]
+        few = sum(n < multiplies / copies for n in rows)
+        found = len(done), sum("prefill" in of for of in kinds), few
+        assert (*found, round(seconds, 1), round(statistics.mean(ends))) == said
+        assert "prefill" in kinds[found[1] - 1], "the steps with prompts are not the first ones"
+        if schedule == ("longest", 384):
+            assert (ends[0], sum(len(of) == 2 for of in kinds)) == (663, 602)
+            assert done[0].work[0][0] == last and answers[last] == 1024
+        if schedule == ("fcfs", 384):
+            begins = [any(one == last for one, *_ in step.work) for step in done]
+            assert (begins.index(True) + 1, done[-1].finished) == (534, (last,))
+            assert sum(n < 30 for n in rows) == 395
+    assert round(multiplies / copies) == 180
 
 
 def test_the_text_on_independent_clients_of_the_server():
