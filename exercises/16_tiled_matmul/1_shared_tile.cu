@@ -1,11 +1,11 @@
 // Exercise 16.1: A tile of c through tiles of a and b.
-// Your part begins in line 34 of this file.
+// Your part begins in line 35 of this file.
 //
 // A thread block of 32 × 32 threads computes a tile of 32 × 32 elements of c = a b; the thread's own
 // is in `row` and `column`. Walk along k in steps of 32: bring a tile of a to a_tile and a tile of b
 // to b_tile, one element of each per thread, wait, add 32 products to the thread's sum, wait, go on.
 // Then write the sum to c, rounded by `from_float<T>`. m, n and k are any numbers: beyond the edges
-// of a and b there are zeros.
+// of a and b there are zeros. A matrix may have more than 2³¹ elements, so its indices need 64 bits.
 //
 // You have
 // - `a`, `b`, `c`: `[m, k]`, `[k, n]` and `[m, n]` of type T, one row after the other
@@ -13,6 +13,7 @@
 // - `x`, `y`: 0 to 31 each: this thread's column and row in the tile
 // - `row`, `column`: its row and column in c; they may lie outside
 // - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
+// - `size_t`: an unsigned int of 64 bits; `(size_t)row * k` is computed in 64 bits
 // - `__syncthreads()`: all threads meet
 //
 // In a terminal: yaie check 16.1, yaie hint 16.1, yaie reset 16.1.

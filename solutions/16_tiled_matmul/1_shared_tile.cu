@@ -4,7 +4,7 @@
 // is in `row` and `column`. Walk along k in steps of 32: bring a tile of a to a_tile and a tile of b
 // to b_tile, one element of each per thread, wait, add 32 products to the thread's sum, wait, go on.
 // Then write the sum to c, rounded by `from_float<T>`. m, n and k are any numbers: beyond the edges
-// of a and b there are zeros.
+// of a and b there are zeros. A matrix may have more than 2³¹ elements, so its indices need 64 bits.
 //
 // Generated from matmul_shared_tile in csrc/matmul/shared_tile.cu.
 // Edit it there, and run `python -m yaie.course build`.
