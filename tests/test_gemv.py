@@ -230,6 +230,12 @@ def waiting(launcher):
     return waiting_one
 
 
+def _roles(body):
+    """What the warps of pingpong.cu do after `__syncthreads`: that which finds work, that which
+    loads keys and values, and the consumers."""
+    return re.split(r"if \(threadIdx\.x >= WARP\) return;|increase_registers", body)
+
+
 def test_kernels_that_begin_early_wait_before_they_end():
     """A kernel that is launched behind another must wait for it. Otherwise it could end first, and
     a third kernel, which waits only for the second, could read what the first has not written."""
@@ -250,7 +256,13 @@ def test_kernels_that_begin_early_wait_before_they_end():
         "if (work.skip == 0) let_next_begin();"
     )
     assert "let_next_begin();" in after
+    # The producer's two warps wait before they load, the consumers before all that they do.
+    roles = [
+        part.partition("wait_for_last();") for part in _roles("".join(found["flash_pingpong"]))
+    ]
+    assert len(roles) == 3 and all(wait for _, wait, _ in roles)
+    assert not any(re.search(r"load_(?:queries|tile)<|store_rows", before) for before, *_ in roles)
     store = r"\b(?:out|total|lse|\w*pool|to)\b[^=;]*\][^=;]*=[^=]|\bstore\w*\("
-    for name in found.keys() - {"attend_prefix"}:
+    for name in found.keys() - {"attend_prefix", "flash_pingpong"}:
         before = found[name][0]
         assert not re.search(rf"\breturn\b|__sync|{store}", before), name

@@ -160,13 +160,15 @@ __host__ __device__ int box_height(const Flash<T>& flash, int keys_per_tile) {
 // have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
 // last see more and more keys. They come in this order for one sequence and in the other for the
 // next, at the end in the other: so any thread block that takes every n-th gets about as many keys.
-template <typename T>
-__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
-    int tiles_q = most_tiles(flash, height), together = HEADS_TOGETHER * tiles_q;
+// `find` finds the sequence of a tile among `tiles_q`.
+template <typename T, typename Find>
+__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile,
+                          int tiles_q, Find find) {
+    int together = HEADS_TOGETHER * tiles_q;
     int group = index / together, within = index % together;
     int width = min(HEADS_TOGETHER, flash.heads - group * HEADS_TOGETHER);
     Work work;
-    work.sequence = find_sequence(flash, tiles_q - 1 - within / width, height);
+    work.sequence = find(flash, tiles_q - 1 - within / width, height);
     work.head = group * HEADS_TOGETHER + within % width;
     work.kv_head = work.head / flash.group();
     int queries = work.sequence.num_queries, &first = work.sequence.first_row;
@@ -179,6 +181,54 @@ __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys
     int box = box_height(flash, keys_per_tile);
     work.last_box = (work.sequence.num_keys - 1) / box * box;
     return work;
+}
+
+// The same, where there are as many tiles as the grid has room for, and some may be empty.
+template <typename T>
+__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
+    auto find = [](auto& flash, int tile, int height) { return find_sequence(flash, tile, height); };
+    return find_work(flash, index, height, keys_per_tile, most_tiles(flash, height), find);
+}
+
+// How many tiles the sequences from `begin` to `end` - 1 fill.
+template <typename T>
+__device__ int filled_tiles(const Flash<T>& flash, int height, int begin, int end, int step = 1) {
+    int tiles = 0;
+#pragma unroll 1  // the producer has few registers
+    for (int i = begin; i < end; i += step)
+        tiles += ceil_div(flash.starts_q[i + 1] - flash.starts_q[i], height);
+    return tiles;
+}
+
+// The tiles of all sequences, none of them empty. A warp calls it, as it does what follows.
+template <typename T>
+__device__ int count_tiles(const Flash<T>& flash, int height) {
+    if (!flash.starts_q) return ceil_div(flash.tokens, height);
+    int lane = threadIdx.x % WARP;
+    return __reduce_add_sync(ALL_LANES, filled_tiles(flash, height, lane, flash.batch, WARP));
+}
+
+// Find the sequence of one of these tiles. Each lane counts the tiles of a part of the sequences; then
+// they divide the part in which the tile is, and so on.
+template <typename T>
+__device__ Sequence find_filled(const Flash<T>& flash, int tile, int height) {
+    int lane = threadIdx.x % WARP, low = 0, high = flash.starts_q ? flash.batch : 0;
+    while (high > low) {
+        int each = ceil_div(high - low, WARP), begin = low + lane * each;
+        int tiles = filled_tiles(flash, height, begin, min(begin + each, high)), upto = tiles;
+#pragma unroll 1
+        for (int step = 1; step < WARP; step *= 2) {
+            int before = __shfl_up_sync(ALL_LANES, upto, step);
+            if (lane >= step) upto += before;
+        }
+        int owner = __ffs(__ballot_sync(ALL_LANES, tile < upto)) - 1;
+        tile -= __shfl_sync(ALL_LANES, upto - tiles, owner);
+        low += owner * each;
+        high = each == 1 ? low : min(low + each, high);
+    }
+    Sequence found = sequence_at(flash, low);
+    found.first_row = tile * height;
+    return found;
 }
 
 // Start loading the queries of all warp groups. One thread calls it.

@@ -60,7 +60,7 @@ struct Sizes {
 
 template <typename T, int DIM, bool WIDE, bool TOGETHER>
 __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
-    flash_pingpong(const Flash<T> flash, const __grid_constant__ Maps maps, int all) {
+    flash_pingpong(const Flash<T> flash, const __grid_constant__ Maps maps) {
     using Size = Sizes<DIM, WIDE>;
     constexpr int KEYS = Size::KEYS, STAGES = Size::STAGES, CONSUMERS = Size::CONSUMERS;
     constexpr int Q_STAGES = Size::Q_STAGES;
@@ -92,22 +92,21 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        // One warp finds the next work and loads its queries. That takes long: it divides, and
-        // searches global memory; and of many short sequences most tiles are empty. So each lane
-        // looks at the tile of another round. Meanwhile another warp loads the keys and values.
+        // One warp finds the next work, and one of its threads loads the queries. That takes long: it
+        // divides, and searches global memory. Meanwhile another warp loads the keys and values.
         if (threadIdx.x / WARP == 1) {
-            // To and fro, so that no thread block always gets the longest of a round.
-            int index = lane * gridDim.x + (lane % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-            for (; __any_sync(ALL_LANES, index < all); index += WARP * gridDim.x) {
-                auto work_at = [&] { return find_work(flash, index, Size::HEIGHT, KEYS); };
-                bool has_rows = index < all && work_at().rows > 0;
-                unsigned left = __ballot_sync(ALL_LANES, has_rows);
+            auto find = [](auto& flash, int tile, int height) {
+                return find_filled(flash, tile, height);
+            };
+            int tiles = count_tiles(flash, Size::HEIGHT), all = tiles * flash.heads;
+            for (int round = 0; round * gridDim.x < all; ++round) {
+                // To and fro, so that no thread block always gets the longest of a round.
+                int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+                if (index >= all) continue;
+                Work work = find_work(flash, index, Size::HEIGHT, KEYS, tiles, find);
                 wait_for_last();  // kernels that write starts or lengths never let this one begin
-                for (; left; left &= left - 1, ++count) {
-                    __syncwarp();
-                    if (lane != __ffs(left) - 1) continue;
-                    Work work = work_at();  // again: to keep it would take registers
-                    int q_stage = count % Q_STAGES;
+                int q_stage = count % Q_STAGES;
+                if (lane == 0) {
                     mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);  // at first immediately
                     works[q_stage] = work;
                     mbarrier_arrive(&found[q_stage]);
@@ -117,6 +116,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                     else
                         mbarrier_arrive(&q_full[q_stage]);
                 }
+                __syncwarp();
+                ++count;
             }
             if (lane > 0) return;
             int q_stage = count % Q_STAGES;
@@ -311,13 +312,13 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     auto kernel = flash_pingpong<T, DIM, WIDE, TOGETHER>;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
     if (error != cudaSuccess) return error;
-    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;
+    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;  // or fewer
     error = cudaGetDevice(&device);
     if (error != cudaSuccess) return error;
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
     int blocks = min(sms, all);
-    return launch_behind(kernel, blocks, Size::THREADS, Size::SHARED, stream, flash, maps, all);
+    return launch_behind(kernel, blocks, Size::THREADS, Size::SHARED, stream, flash, maps);
 }
 
 template <typename T, int DIM>

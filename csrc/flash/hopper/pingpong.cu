@@ -300,12 +300,12 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     auto kernel = flash_pingpong<T, DIM, WIDE, TOGETHER>;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
     if (error != cudaSuccess) return error;
-    int device, sms;
+    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;  // or fewer
     error = cudaGetDevice(&device);
     if (error != cudaSuccess) return error;
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
-    int blocks = min(sms, most_tiles(flash, Size::HEIGHT) * flash.heads);
+    int blocks = min(sms, all);
     return launch_behind(kernel, blocks, Size::THREADS, Size::SHARED, stream, flash, maps);
 }
 

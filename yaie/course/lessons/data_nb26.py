@@ -22,10 +22,10 @@ from yaie.emulator import settings
 kept = partial(paths.kept, "18_flash_hopper_h100")  # the figures of the ladder flash_hopper
 INCLUDE = '#include "flash/hopper/tiles.cuh"\n'
 ROWS = 64  # queries of a warp group
-# One thread of each consumer of the last thread block prints what it starts and waits for.
+# One thread of each consumer of the thread block that has work prints what it starts and waits for.
 EVENTS = """
 #define TELL(...) \\
-    (threadIdx.x % WARP_GROUP == 0 && blockIdx.x + 1 == gridDim.x ? printf(__VA_ARGS__) : 0)
+    (threadIdx.x % WARP_GROUP == 0 && blockIdx.x == BLOCK ? printf(__VA_ARGS__) : 0)
 #define WHO int(threadIdx.x / WARP_GROUP) - 1
 template <int PENDING>
 __device__ inline void told_wait() { TELL("%d wait %d\\n", WHO, PENDING), wgmma_wait<PENDING>(); }
@@ -83,8 +83,9 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     path = CSRC / "flash/hopper/pingpong.cu"
     if isinstance(source, Path):
         path, source = source, source.read_text(encoding="utf-8")
-    source = changed(source, path, {INCLUDE: INCLUDE + EVENTS})
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
+    block = "0" if name == "pingpong" else "gridDim.x - 1"  # the others have an empty tile, or none
+    source = changed(source, path, {INCLUDE: INCLUDE + EVENTS.replace("BLOCK", block)})
     queries = 192 if head_dim <= 64 else 128
     keys = 160 if head_dim > 64 and name == "pingpong" else 128
     own = "launch<T, 64" if head_dim <= 64 else "launch<T, 128"
