@@ -409,8 +409,8 @@ def test_rows_before_the_first_sequence_are_not_written(rung, device):
     case = Shape((5, 6, 300, 20), heads=4, kv_heads=2, head_dim=64, queries=(1, 1, 140, 3))
     q, *pools, tables, contexts, begin = operands = batch(case, torch.float16, device)
     into = torch.full_like(q, 7), torch.full(q.shape[:2], 7.0, device=device)
-    sequences = flash.Sequences(begin[2:], None, tables[2:], contexts[2:], into)
-    assert FLASH[rung](q, *pools, True, None, sequences)[0] is into[0]
+    sequences = flash.Sequences(begin[2:], None, tables[2:], contexts[2:])
+    assert FLASH[rung](q, *pools, True, None, sequences, into)[0] is into[0]
     wanted = paged_oracle(*operands)
     close([x[2:] for x in into], [x[2:] for x in wanted])
     assert all((x[:2] == 7).all() for x in into)

@@ -34,13 +34,12 @@ ALIGNED = 16  # bytes of a copy to shared memory
 
 class Sequences(NamedTuple):
     """How a batch lies: with nothing, as one sequence; with starts, end to end; with block tables,
-    in the paged cache. With `into`, results are written there, and only those of its tokens."""
+    in the paged cache."""
 
     starts_q: Tensor | None = None
     starts_k: Tensor | None = None
     block_tables: Tensor | None = None
     context_lens: Tensor | None = None
-    into: State | None = None
 
 
 # What follows computes by the best rung, unless one is given; see `reference.attention`.
@@ -123,13 +122,16 @@ def launch(
     causal: bool,
     scale: float | None,
     sequences: Sequences,
+    into: State | None = None,
 ) -> State:
-    """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
+    """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables.
+
+    Results are written into new memory, or into `into`, and there only those of the sequences.
+    """
     name = f"flash_{rung}_{'fp8_' * (k.element_size() == 1)}{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
-    *lies, into = sequences
     out, lse = into or (
         made(q.new_empty(q.shape)),
         made(q.new_empty(tokens, heads, dtype=torch.float32)),
@@ -137,7 +139,7 @@ def launch(
     if out.numel() == 0:
         return out, lse.fill_(-math.inf)
     q, scale = positive_scale(q, scale)
-    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in lies)
+    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
     batch, keys, block_size, max_blocks = 1, k.shape[0], 0, 0
     if starts_q is not None:
         batch = starts_q.shape[0] - 1

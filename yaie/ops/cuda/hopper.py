@@ -41,7 +41,7 @@ def mixed_attention(*operands: Any) -> flash.State:
 
 def pingpong(*operands: Any, file: str = "flash/hopper/pingpong.cu") -> flash.State:
     """By the best rung of `csrc/flash/hopper`, or another; operands as for `flash.launch`."""
-    q, k, v, *_, sequences = operands
+    q, k, v, _, _, sequences = operands[:6]
     require_hopper(q)
     if k.element_size() == 1:
         raise Unsupported("these kernels read a cache in float16 or bfloat16, got 8-bit floats")

@@ -67,14 +67,14 @@ def mixed_attention(
     into = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
     alone, rest = slice(num_decodes), slice(num_decodes, None)
     decodes = block_tables[alone], context_lens[alone], cu_seqlens[: num_decodes + 1]
-    prompts = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest], into)
+    prompts = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest])
     here = torch.cuda.current_stream(q.device) if q.is_cuda else None
     beside = here and _beside(here)
     if here:
         beside.wait_stream(here)
     mma(q[alone], key_pool, value_pool, *decodes, None, state=(into[0][alone], into[1][alone]))
     with torch.cuda.stream(beside) if here else nullcontext():
-        rung(q, key_pool, value_pool, True, None, prompts)
+        rung(q, key_pool, value_pool, True, None, prompts, into)
     if here:
         here.wait_stream(beside)
     return into
