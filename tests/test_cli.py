@@ -133,8 +133,8 @@ def test_an_error_names_the_option_that_was_typed(monkeypatch, capsys, words, to
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("statsu", "'statsu'; there are doctor, .*, watch. Did you mean 'status'\\?"),
-        ("bench x", "'x'; there are engine, serve, jit, radix, kernels"),
+        ("statsu", "'statsu'; the commands are doctor, .*, watch. Did you mean 'status'\\?"),
+        ("bench x", "'x'; the commands are engine, serve, jit, radix, kernels"),
     ],
 )
 def test_a_command_that_there_is_not(invoke, words, told):

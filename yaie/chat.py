@@ -25,7 +25,7 @@ def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) ->
     from yaie.engine.params import SamplingParams
     from yaie.engine.start import choose_options
 
-    choose_options(EngineConfig(**options))  # refuses wrong ones
+    choose_options(EngineConfig(**options))  # raises before anything is loaded
     print(f"loading {model} ...", flush=True)
     llm = LLM(model, exercises=exercises or None, **options)
     print(llm.engine.about, flush=True)

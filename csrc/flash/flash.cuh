@@ -22,9 +22,10 @@
 //   ragged  end to end: sequence i has queries starts_q[i] to starts_q[i + 1] and keys starts_k[i]
 //           to starts_k[i + 1]; both arrays are [batch + 1], from 0 to tokens and to keys; a
 //           sequence may have no queries or no keys
-//   paged   queries by starts_q, which may begin after token 0: what lies before it is another
-//           kernel's, and is not written; k and v are pools [blocks, block_size, kv_heads, head_dim], with
-//           k_stride and v_stride from slot to slot; key j of sequence i lies in block
+//   paged   queries by starts_q; if starts_q[0] > 0, another kernel computes the tokens before it, and
+//           their rows of out and lse are not written; k and v are pools
+//           [blocks, block_size, kv_heads, head_dim], with k_stride and v_stride from slot to slot;
+//           key j of sequence i lies in block
 //           block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence
 //           i has context_lens[i] keys, and nothing past them is read, of tables or pools
 //
@@ -79,7 +80,7 @@ struct Sequence {
     }
 };
 
-// Sequence `number`, from its first row on.
+// Sequence `number`, with a tile at its first row.
 template <typename T, typename Cache>
 __device__ Sequence sequence_at(const Flash<T, Cache>& flash, int number) {
     Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, 0, number};

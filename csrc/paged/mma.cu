@@ -4,7 +4,7 @@
 // Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 48 KiB of shared memory
 // Computes  the attention of each query over the keys that it sees, and the log-sum-exp; see
 //           paged.cuh; without the first `skip` tokens of every context, a multiple of block_size.
-//           Tokens behind the last sequence, which cu_seqlens may leave, are not written
+//           If cu_seqlens ends before the last token, the tokens after it are not written
 // Shapes    see paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads per KV
 //           head; pools at multiples of 16 bytes, queries at multiples of 4; fewer than 2^31 slots;
 //           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats. The launchers `_fp8` read

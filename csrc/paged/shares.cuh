@@ -25,7 +25,7 @@ struct Work {
     const float* value_scale = nullptr;
     int per_head = 0;
 
-    // Tokens that belong to a sequence. Those behind them are another kernel's, and are not written.
+    // How many tokens belong to a sequence; those after them are not written here.
     __device__ int tokens() const {
         return paged.cu_seqlens ? paged.cu_seqlens[paged.batch] : paged.tokens;
     }

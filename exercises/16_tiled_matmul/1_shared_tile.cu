@@ -13,7 +13,7 @@
 // - `x`, `y`: 0 to 31 each: this thread's column and row in the tile
 // - `row`, `column`: its row and column in c; they may lie outside
 // - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
-// - `size_t`: an unsigned int of 64 bits; `(size_t)row * k` is computed in 64 bits
+// - `size_t`: an unsigned integer of 64 bits; `(size_t)row * k` is computed in 64 bits
 // - `__syncthreads()`: all threads meet
 //
 // In a terminal: yaie check 16.1, yaie hint 16.1, yaie reset 16.1.

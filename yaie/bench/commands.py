@@ -54,12 +54,13 @@ LADDERS = (
 
 
 class Commands(TyperGroup):
-    """Commands whose names are listed where another is typed."""
+    """Commands. If a name is not one of theirs, the error lists theirs."""
 
     def get_command(self, context: typer.Context, name: str) -> Any:
-        """The command of a name; the program ends if there is none."""
+        """The command of this name; if there is none, the program ends with an error."""
         if name not in self.commands:
-            context.fail(f"there is no command {name!r}; there are {', '.join(self.commands)}")
+            known = ", ".join(self.commands)
+            context.fail(f"there is no command {name!r}; the commands are {known}")
         return self.commands[name]
 
 

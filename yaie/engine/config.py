@@ -40,9 +40,9 @@ class EngineConfig:
         chunked_prefill_size: the most tokens of one prompt in a step, so that a long prompt leaves
             room for short ones; by default as many as the budget leaves.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
-            longest cached prefix first; "longest" the one that may generate the most tokens, so
-            that a batch whose answers are as long as `max_tokens` says ends earlier. Under a stream
-            of requests it lets short ones wait without end.
+            longest cached prefix first; "longest" admits first the one that may generate the most
+            tokens, so that a batch whose answers are as long as `max_tokens` says ends earlier. If
+            requests keep arriving, short ones may wait without end.
         patience: under "lpm", in how many steps later arrivals may be admitted before a request.
         enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
         overlap: launch a step before the tokens of the last one are known; by default on a GPU. On

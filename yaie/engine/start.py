@@ -52,8 +52,8 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
 
 
 def choose_options(config: EngineConfig) -> tuple[torch.device, str | torch.dtype]:
-    """The device and dtype of a config. Raises ValueError for what can be refused before a model is
-    loaded: a device, a dtype, an operator or a back end that there is not."""
+    """The device and dtype of a config. Raises ValueError, before a model is loaded, if there is no
+    such device, dtype, operator or back end."""
     choose(STEP_OPERATORS, config.backend)
     device = choose_device(config.device)
     return device, choose_dtype(config.dtype, device)

@@ -179,7 +179,7 @@ def main(
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
         config = EngineConfig(**options)
-        choose_options(config)  # refuses wrong ones
+        choose_options(config)  # raises before anything is loaded
         print(f"loading {model} ...", flush=True)
         engine = start_engine(model, config, exercises)
         engine.tokenizer.forget_encoding()  # the HTTP process encodes

@@ -84,7 +84,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     if isinstance(source, Path):
         path, source = source, source.read_text(encoding="utf-8")
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
-    block = "0" if name == "pingpong" else "gridDim.x - 1"  # the others have an empty tile, or none
+    block = "0" if name == "pingpong" else "gridDim.x - 1"  # no other has queries
     source = changed(source, path, {INCLUDE: INCLUDE + EVENTS.replace("BLOCK", block)})
     queries = 192 if head_dim <= 64 else 128
     keys = 160 if head_dim > 64 and name == "pingpong" else 128

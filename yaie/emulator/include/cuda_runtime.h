@@ -59,7 +59,7 @@ EMULATOR_INLINE void* __cvta_shared_to_generic(size_t address) {
 inline long long clock64() { return emulator_nanoseconds(); }
 inline clock_t clock() { return (clock_t)emulator_nanoseconds(); }
 EMULATOR_INLINE void __trap() { emulator_trap(); }
-// A kernel begins after the one before it has ended, even if it could begin earlier.
+// Kernels run one after the other here, so there is nothing to wait for.
 EMULATOR_INLINE void cudaTriggerProgrammaticLaunchCompletion() {}
 EMULATOR_INLINE void cudaGridDependencySynchronize() {}
 EMULATOR_INLINE void __nanosleep(unsigned) { emulator_poll(nullptr, nullptr); }

@@ -126,7 +126,7 @@ def launch(
 ) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables.
 
-    Results are written into new memory, or into `into`, and there only those of the sequences.
+    Results are written into new memory, or into `into`: there only for tokens of the sequences.
     """
     name = f"flash_{rung}_{'fp8_' * (k.element_size() == 1)}{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]

@@ -132,7 +132,7 @@ def run(
 
     Args:
         batched: the most tokens that a step of this engine computes.
-        policy: by which it admits requests.
+        policy: in which order this engine admits requests.
         beside: whether to measure mini-sglang, too.
     """
     record = head(torch.device("cuda")) | {"requests": REQUESTS, "tokens": [LEAST, MOST]}
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument(
         "--batched", type=int, default=STEP_TOKENS, help="most tokens per step of ours"
     )
-    parser.add_argument("--policy", choices=CHOICES["policy"], default="fcfs", help="of ours")
+    parser.add_argument("--policy", choices=CHOICES["policy"], default="fcfs", help="order in ours")
     parser.add_argument("--beside", action="store_true", help="measure mini-sglang, too")
     parser.add_argument("--engine", choices=ENGINES, help="measure this one, in this process")
     parser.add_argument("--output", type=files.output_path)
