@@ -837,11 +837,11 @@ def test_what_is_copied_from_the_last_step_is_what_would_be_written(
         copied.append(write_next(now, last, kv))
         return copied[-1]
 
-    def compared(fields, decodes, step, ready, kv, num_sampled, last=None):
+    def compared(fields, shape, step, ready, kv, num_sampled, last=None):
         copied.clear()
-        laid_out = write(fields, decodes, step, ready, kv, num_sampled, last)
+        laid_out = write(fields, shape, step, ready, kv, num_sampled, last)
         whole = {name: np.full_like(field, 77) for name, field in fields.items()}
-        write(whole, decodes, step, ready, kv, num_sampled)
+        write(whole, shape, step, ready, kv, num_sampled)
         for name in whole.keys() - {"uniform"}:  # written later
             assert whole[name].tolist() == fields[name].tolist(), name
         seen.append((len(last.requests) if last else 0, len(step.scheduled), sum(copied)))
@@ -915,14 +915,13 @@ def test_padding_is_empty_and_a_last_sequence_with_the_rest(data):
     wanted = graphs.Shape(sum(lengths), number, number, max_blocks, alone)
     shape = next((shape for shape in sizes if shape.holds(wanted)), None)
     most = sizes[-1].tokens
-    few = number - alone <= -(-most // graphs.PROMPT) and alone < most
-    held = wanted.is_decode or (sum(lengths) <= most and few)
+    held = wanted.is_decode or (sum(lengths) <= most and alone < most)
     assert (shape is not None) == held
     if shape is None:
         return
     memory = torch.full((shape.nbytes,), 0x55, dtype=torch.uint8)
     fields = {name: view.numpy() for name, view in shape.views(memory).items()}
-    inputs.write_batch(fields, shape.decodes, step, requests, kv, max_num_seqs)
+    inputs.write_batch(fields, shape, step, requests, kv, max_num_seqs)
     counts, starts = np.diff(fields["cu_seqlens"]).tolist(), fields["cu_seqlens"].tolist()
     contexts = fields["context_lens"].tolist()
     assert starts[0] == 0 and sum(counts) == shape.tokens and min(counts) >= 0
@@ -959,10 +958,9 @@ def test_sizes_of_graphs():
         return [(shape.tokens, shape.sequences, shape.rows, shape.decodes) for shape in found]
 
     decode = [(n, n, n, n) for n in (1, 2, 4, 8, 16, 20)]
-    mixed = [(16, 18, 20, 15), (32, 25, 20, 20), (40, 26, 20, 20)]
-    assert sizes(20, 128, 4, 40) == decode + mixed
-    mixed = [*mixed[:2], (64, 29, 20, 20), (128, 37, 20, 20)]
-    mixed += [(n, 41, 20, 20) for n in graphs.PROMPT_TOKENS if n > 128]
+    mixed = [(16, 15 + 16 + 1, 20, 15)]
+    assert sizes(20, 128, 4, 40) == decode + mixed + [(n, 41, 20, 20) for n in (32, 40)]
+    mixed += [(n, 41, 20, 20) for n in graphs.PROMPT_TOKENS[1:]]
     assert sizes(20, 8, 16, 10**6) == decode + mixed
     assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3, 3)  # a longer step there is not
     assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8, 1)

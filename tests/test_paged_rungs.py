@@ -6,6 +6,7 @@ emulated, with every access checked, and those of Triton interpreted.
 """
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -371,24 +372,31 @@ BOTH = (
 )
 
 
+each_rung_of_prompts = pytest.mark.parametrize(
+    "rung", [paged.best, hopper.pingpong], ids=["best", "pingpong"]
+)
+
+
 @each_device
 @each_dtype(HALVES)
 @pytest.mark.parametrize(("decodes", "case"), BOTH, ids=str)
-@pytest.mark.parametrize("by", [paged, hopper], ids=["cuda", "cuda_hopper"])
-def test_decode_steps_beside_prompts(by, decodes, case, dtype, device):
+@each_rung_of_prompts
+def test_decode_steps_beside_prompts(rung, decodes, case, dtype, device, monkeypatch):
+    monkeypatch.setattr(paged, "FEW_QUERIES", 0)
     operands = batch(case, dtype, device)
-    got = by.mixed_attention(*operands, decodes)
+    got = paged.mixed_attention(*operands, decodes, rung)
     close(got, paged_oracle(*operands))
 
 
 @gpu_only
 @each_dtype(HALVES)
-@pytest.mark.parametrize("by", [paged, hopper], ids=["cuda", "cuda_hopper"])
-def test_a_graph_of_both_takes_any_division(by, dtype, device):
+@each_rung_of_prompts
+def test_a_graph_of_both_takes_any_division(rung, dtype, device, monkeypatch):
     """Of the same tokens among as many sequences."""
+    monkeypatch.setattr(paged, "FEW_QUERIES", 0)
     decodes, case = BOTH[0]
     operands = batch(case, dtype, device)
-    got, replay = captured(lambda: by.mixed_attention(*operands, decodes))
+    got, replay = captured(lambda: paged.mixed_attention(*operands, decodes, rung))
     for counts in ((1, 0, 0, 0, 20, 3, 7), (0, 0, 0, 0, 31, 0, 0), (1, 1, 1, 1, 1, 1, 25)):
         contexts = [40, 1, 70, 2, 30, 9, 0]
         contexts = [n if count else 0 for n, count in zip(contexts, counts, strict=True)]
@@ -414,6 +422,23 @@ def test_rows_before_the_first_sequence_are_not_written(rung, device):
     wanted = paged_oracle(*operands)
     close([x[2:] for x in into], [x[2:] for x in wanted])
     assert all((x[:2] == 7).all() for x in into)
+
+
+def test_what_is_not_computed_by_two_kernels(monkeypatch):
+    """Nothing is launched then, so the second stream has not begun."""
+    monkeypatch.setattr(paged, "_beside", None)
+    operands = batch(Shape((40, 30), head_dim=80, queries=(1, 17)), torch.float16)
+    with pytest.raises(Unsupported, match="head_dim of 64 or 128"):
+        paged.mixed_attention(*operands, 1)
+
+
+@gpu_only
+def test_few_queries_are_computed_by_one_kernel(device):
+    few = paged.FEW_QUERIES
+    for queries, wanted in ((few - 1, pytest.raises(Unsupported)), (few, nullcontext())):
+        operands = batch(Shape((40, 90), queries=(1, queries)), torch.float16, device)
+        with wanted:
+            close(paged.mixed_attention(*operands, 1), paged_oracle(*operands))
 
 
 def test_what_the_rungs_do_not_take():

@@ -328,14 +328,15 @@ def test_longest_admits_the_most_tokens_to_generate_and_equals_as_they_came():
     assert admitted == [requests[i] for i in (1, 3, 2, 4, 0, 5)]
 
 
-def test_longest_counts_what_a_preempted_request_still_lacks():
+def test_longest_admits_a_preempted_request_first():
+    """However little it still lacks."""
     world = World(max_num_seqs=1, max_num_batched_tokens=64, policy="longest")
     preempted = world.add(prompt_of(8), max_tokens=12)
     world.run_until(lambda: preempted.num_output_tokens == 7)
     world.scheduler.preempt(preempted)
     shorter, equal, longer = (world.add(prompt_of(8, 1), max_tokens=n) for n in (4, 5, 6))
     admitted = [request for step in world.run() for request in step.admitted]
-    assert admitted == [longer, preempted, equal, shorter]
+    assert admitted == [preempted, longer, equal, shorter]
     assert preempted.output_token_ids == expected_output(prompt_of(8), 12)
 
 

@@ -156,40 +156,6 @@ __host__ __device__ int box_height(const Flash<T>& flash, int keys_per_tile) {
     return flash.block_tables ? min(flash.block_size, keys_per_tile) : keys_per_tile;
 }
 
-// Number `index` of them. All tiles of HEADS_TOGETHER heads come before the next heads: more would
-// have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
-// last see more and more keys. They come in this order for one sequence and in the other for the
-// next, at the end in the other: so any thread block that takes every n-th gets about as many keys.
-// `find` finds the sequence of a tile among `tiles_q`.
-template <typename T, typename Find>
-__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile,
-                          int tiles_q, Find find) {
-    int together = HEADS_TOGETHER * tiles_q;
-    int group = index / together, within = index % together;
-    int width = min(HEADS_TOGETHER, flash.heads - group * HEADS_TOGETHER);
-    Work work;
-    work.sequence = find(flash, tiles_q - 1 - within / width, height);
-    work.head = group * HEADS_TOGETHER + within % width;
-    work.kv_head = work.head / flash.group();
-    int queries = work.sequence.num_queries, &first = work.sequence.first_row;
-    int groups_after = (flash.heads - 1) / HEADS_TOGETHER - group;
-    if ((groups_after * flash.batch + work.sequence.number) % 2 && first < queries)
-        first = (ceil_div(queries, height) - 1) * height - first;
-    work.rows = min(height, queries - first);
-    work.tiles =
-        ceil_div(work.sequence.seen_by(first + work.rows - 1, flash.causal), keys_per_tile);
-    int box = box_height(flash, keys_per_tile);
-    work.last_box = (work.sequence.num_keys - 1) / box * box;
-    return work;
-}
-
-// The same, where there are as many tiles as the grid has room for, and some may be empty.
-template <typename T>
-__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
-    auto find = [](auto& flash, int tile, int height) { return find_sequence(flash, tile, height); };
-    return find_work(flash, index, height, keys_per_tile, most_tiles(flash, height), find);
-}
-
 // How many tiles the sequences from `begin` to `end` - 1 fill.
 template <typename T>
 __device__ int filled_tiles(const Flash<T>& flash, int height, int begin, int end, int step = 1) {
@@ -229,6 +195,40 @@ __device__ Sequence find_filled(const Flash<T>& flash, int tile, int height) {
     Sequence found = sequence_at(flash, low);
     found.first_row = tile * height;
     return found;
+}
+
+// Number `index` of them. All tiles of HEADS_TOGETHER heads come before the next heads: more would
+// have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
+// last see more and more keys. They come in this order for one sequence and in the other for the
+// next, at the end in the other: so any thread block that takes every n-th gets about as many keys.
+// If FILLED, there are `tiles_q` tiles, none of them empty, and a warp calls this.
+template <bool FILLED = false, typename T>
+__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile,
+                          int tiles_q) {
+    int together = HEADS_TOGETHER * tiles_q;
+    int group = index / together, within = index % together;
+    int width = min(HEADS_TOGETHER, flash.heads - group * HEADS_TOGETHER);
+    Work work;
+    int tile = tiles_q - 1 - within / width;
+    work.sequence = FILLED ? find_filled(flash, tile, height) : find_sequence(flash, tile, height);
+    work.head = group * HEADS_TOGETHER + within % width;
+    work.kv_head = work.head / flash.group();
+    int queries = work.sequence.num_queries, &first = work.sequence.first_row;
+    int groups_after = (flash.heads - 1) / HEADS_TOGETHER - group;
+    if ((groups_after * flash.batch + work.sequence.number) % 2 && first < queries)
+        first = (ceil_div(queries, height) - 1) * height - first;
+    work.rows = min(height, queries - first);
+    work.tiles =
+        ceil_div(work.sequence.seen_by(first + work.rows - 1, flash.causal), keys_per_tile);
+    int box = box_height(flash, keys_per_tile);
+    work.last_box = (work.sequence.num_keys - 1) / box * box;
+    return work;
+}
+
+// The same, where there are as many tiles as the grid has room for, and some may be empty.
+template <typename T>
+__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
+    return find_work(flash, index, height, keys_per_tile, most_tiles(flash, height));
 }
 
 // Start loading the queries of all warp groups. One thread calls it.

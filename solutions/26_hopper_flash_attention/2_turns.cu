@@ -95,15 +95,12 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         // One warp finds the next work, and one of its threads loads the queries. That takes long: it
         // divides, and searches global memory. Meanwhile another warp loads the keys and values.
         if (threadIdx.x / WARP == 1) {
-            auto find = [](auto& flash, int tile, int height) {
-                return find_filled(flash, tile, height);
-            };
             int tiles = count_tiles(flash, Size::HEIGHT), all = tiles * flash.heads;
             for (int round = 0; round * gridDim.x < all; ++round) {
                 // To and fro, so that no thread block always gets the longest of a round.
                 int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
                 if (index >= all) continue;
-                Work work = find_work(flash, index, Size::HEIGHT, KEYS, tiles, find);
+                Work work = find_work<true>(flash, index, Size::HEIGHT, KEYS, tiles);
                 wait_for_last();  // kernels that write starts or lengths never let this one begin
                 int q_stage = count % Q_STAGES;
                 if (lane == 0) {

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
-PROMPT = 8  # tokens: as many prompts as there are of this length have room in such a graph
 
 
 @contextmanager
@@ -80,11 +79,10 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
 
 
 def _mixed(tokens: int, max_num_seqs: int, max_blocks: int) -> Shape:
-    """Room for requests that decode, for prompts or pieces of 8 tokens on average, and a last
-    sequence for padding. A step with more and shorter ones takes a larger graph."""
-    decodes = min(tokens - 1, max_num_seqs)
-    prompts = min(-(-tokens // PROMPT), max_num_seqs)
-    return Shape(tokens, decodes + prompts + 1, max_num_seqs, max_blocks, decodes)
+    """Room for any requests that decode beside one that does not, for any others, and a last
+    sequence for padding."""
+    decodes, others = min(tokens - 1, max_num_seqs), min(tokens, max_num_seqs)
+    return Shape(tokens, decodes + others + 1, max_num_seqs, max_blocks, decodes)
 
 
 def why_not_captured(model: Llama) -> str | None:

@@ -181,10 +181,10 @@ class LaidOut:
 
 
 def write_batch(
-    fields: Fields, decodes: int, step: Step, ready: Sequence[Request], kv: KVCacheManager,
+    fields: Fields, shape: Shape, step: Step, ready: Sequence[Request], kv: KVCacheManager,
     num_sampled: int, last: LaidOut | None = None,
 ) -> LaidOut:  # fmt: skip
-    """Lay out the requests of a step, one after the other, in the fields of a `Shape`; also how the
+    """Lay out the requests of a step, one after the other, in the fields of a shape; also how the
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
     If the shape has room for more, the rest is padding: sequences without tokens, in a decode step
@@ -192,46 +192,40 @@ def write_batch(
     and attention reads nothing for them: their contexts are empty.
 
     Args:
-        decodes: of the shape.
         last: the step before. If the first requests decode again, their rows are copied from it.
     """
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
-    alone, is_decode = num_decodes(step), decodes == len(tables)
-    gap = 0 if is_decode else decodes - alone  # sequences between those of one token and the rest
     places = np.arange(len(requests))
-    places[alone:] += gap
+    if shape.decodes < shape.sequences:
+        alone = num_decodes(step)
+        places[alone:] += shape.decodes - alone
     laid_out = LaidOut(fields, requests, places, np.array([r.num_kept_tokens for r in requests]))
     count = 0 if last is None else write_next_tokens(laid_out, last, kv)
     sources[count:] = np.arange(num_sampled + count, num_sampled + len(sources))
-    tables[count:] = 0
-    tokens, positions, slots, lengths, starts = [], [np.arange(0)], [], [], [count]
-    logit_rows, scored_rows = [], []
-    for i, request in enumerate(requests[count:], count):
-        start, first = request.num_computed_tokens, starts[-1]
+    tables[count:], fields["context_lens"][count:] = 0, 0
+    tokens, positions, slots, logit_rows, scored_rows = [], [np.arange(0)], [], [], []
+    for place, request in zip(places[count:].tolist(), requests[count:], strict=True):
+        start, first = request.num_computed_tokens, count + len(tokens)
         end = start + step.num_tokens[request.request_id]
         scored_rows += range(first, first + request.num_scored(end - start))
         positions.append(np.arange(start, end))
         tokens += request.token_ids[start:end]
         slots += kv.slot_mapping(request.request_id, start, end)
         table = kv.block_tables[request.request_id]
-        tables[places[i], : len(table)] = table
-        lengths.append(end)
-        starts.append(count + len(tokens))
+        tables[place, : len(table)] = table
+        fields["context_lens"][place] = end
+        newest = count + len(tokens) - 1
         if end == len(request.token_ids):
-            logit_rows.append(starts[-1] - 1)
+            logit_rows.append(newest)
         if tokens[-1] == PENDING:
-            sources[starts[-1] - 1] = request.row
-    alone -= count
-    lengths[alone:alone] = [0] * gap
-    starts[alone:alone] = starts[alone : alone + 1] * gap
-    padding, end = range(1, len(tables) - len(requests) - gap + 1), len(sources)
-    starts += [starts[-1] + i * is_decode for i in padding]
-    starts[-1] = end
-    fields["cu_seqlens"][count:] = starts
+            sources[newest] = request.row
+    counts = np.full(len(tables), int(shape.is_decode))
+    counts[places] = [step.num_tokens[request.request_id] for request in requests]
+    counts[-1] += len(sources) - counts.sum()
+    fields["cu_seqlens"][0], fields["cu_seqlens"][1:] = 0, counts.cumsum()
     written = [
-        ("context_lens", lengths, 0), ("token_ids", tokens, 0),
-        ("positions", np.concatenate(positions), 0), ("slot_mapping", slots, -1),
-        ("logit_rows", logit_rows + scored_rows, 0),
+        ("token_ids", tokens, 0), ("positions", np.concatenate(positions), 0),
+        ("slot_mapping", slots, -1), ("logit_rows", logit_rows + scored_rows, 0),
     ]  # fmt: skip
     others = ready[count:]
     written += [(n, [getattr(r.params, n) for r in others], rest) for n, rest in OPTIONS.items()]

@@ -171,7 +171,7 @@ class Runner:
         fields = self._staging[0].open(shape)
         last, self._laid_out = self._laid_out, None  # in case it is interrupted
         requests = step, ready, self.kv, self.max_num_seqs
-        self._laid_out = write_batch(fields, shape.decodes, *requests, last)
+        self._laid_out = write_batch(fields, shape, *requests, last)
         if samples:
             drawn = fields["uniform"][: len(ready)]
             drawn[:] = [r.uniform() if r.params.temperature > 0 else 0.0 for r in ready]
@@ -181,7 +181,7 @@ class Runner:
         """Write inputs of padding only, each context as long as one can be: what a graph is
         captured with."""
         fields = self._staging[0].open(shape)
-        write_batch(fields, shape.decodes, Step(), [], self.kv, self.max_num_seqs)
+        write_batch(fields, shape, Step(), [], self.kv, self.max_num_seqs)
         fields["context_lens"].fill(self.max_blocks * self.kv.block_size)
         tables = fields["block_tables"]
         tables[:] = np.arange(tables.size).reshape(tables.shape) % self.kv.pool.num_blocks

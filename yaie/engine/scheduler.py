@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import islice
 
 from yaie.engine.config import EngineConfig
@@ -282,7 +283,8 @@ class Scheduler:
         if self.policy == "fcfs":
             return list(self.waiting)
         if self.policy == "longest":
-            return sorted(self.waiting, key=lambda r: r.max_length - len(r.token_ids), reverse=True)
+            most = self.max_num_seqs + MOST_PASSED
+            return nlargest(most, self.waiting, key=self._rank_by_length)
 
         def rank(request: Request) -> tuple[bool, int]:
             is_patient = request.steps_overtaken < self.patience
@@ -291,6 +293,11 @@ class Scheduler:
 
         first = islice(self.waiting, MOST_RANKED)
         return sorted(first, key=rank) + list(islice(self.waiting, MOST_RANKED, None))
+
+    @staticmethod
+    def _rank_by_length(request: Request) -> tuple[bool, int]:
+        """A preempted request comes first: its reader has a part of the answer."""
+        return request.metrics.num_preemptions > 0, request.max_length - len(request.token_ids)
 
     def _prefixes_underway(self) -> RadixTree:
         """A tree of the prompts that are being computed."""

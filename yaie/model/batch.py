@@ -11,7 +11,8 @@ class Batch:
 
     Sequence i owns rows `cu_seqlens[i]:cu_seqlens[i + 1]` of the flat token axis; its keys so far,
     those rows included, number `context_lens[i]`. A prompt brings many rows, a decode step one. On
-    a GPU a sequence of padding has rows and a context of 0: they see no key and get zeros.
+    a GPU there is padding: sequences without rows, or with rows and a context of 0, which see no
+    key and get zeros.
 
     token_ids      int64 [tokens]
     positions      int64 [tokens]     place of each token in its own sequence, from 0

@@ -193,15 +193,14 @@ class Llama(nn.Module):
 
     def _attention(self, q: torch.Tensor, pools: Pools, batch: Batch) -> torch.Tensor:
         """Attention over the paged cache; requests that decode beside prompts by their own kernel,
-        if it can."""
+        if it takes such heads."""
         about = batch.block_tables, batch.context_lens, batch.cu_seqlens
         if batch.num_decodes and self.has_kernels and self._is_own("paged_attention"):
             from yaie.ops.cuda import hopper, paged
 
-            is_auto = self.backends["paged_attention"] == AUTO
+            rung = hopper.pingpong if self.backends["paged_attention"] == AUTO else paged.best
             with suppress(Unsupported):
-                mixed = hopper.mixed_attention if is_auto else paged.mixed_attention
-                return mixed(q, *pools, *about, batch.num_decodes)[0]
+                return paged.mixed_attention(q, *pools, *about, batch.num_decodes, rung)[0]
         return self._compute("paged_attention", q, *pools, *about, None)[0]
 
     def _compute(self, operator: str, *arguments: Any) -> Any:

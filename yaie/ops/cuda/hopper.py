@@ -27,18 +27,6 @@ def paged_attention(*operands: Any) -> flash.State:
     return paged.paged_attention(*operands, rung=pingpong)
 
 
-def mixed_attention(*operands: Any) -> flash.State:
-    """See `paged.mixed_attention`; prompts by these kernels, or if they cannot, by the best."""
-
-    def rung(*operands: Any) -> flash.State:
-        try:
-            return pingpong(*operands)
-        except Unsupported:
-            return flash.best(*operands)
-
-    return paged.mixed_attention(*operands, rung)
-
-
 def pingpong(*operands: Any, file: str = "flash/hopper/pingpong.cu") -> flash.State:
     """By the best rung of `csrc/flash/hopper`, or another; operands as for `flash.launch`."""
     q, k, v, _, _, sequences = operands[:6]

@@ -21,7 +21,7 @@ from yaie.ops.cuda.launching import (
 )
 from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
-from yaie.ops.registry import Unsupported, announce
+from yaie.ops.registry import Declined, Unsupported, announce
 
 _MMA, _CASCADE = constants("paged/mma.cu"), constants("paged/cascade.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
@@ -58,13 +58,18 @@ def mixed_attention(
     """What `paged_attention` computes, for a batch whose first `num_decodes` sequences have one
     token each, but for those at their end that have none.
 
-    A kernel for decode steps computes these, `rung` the others. Each finds on the device where its
-    tokens begin and end, so that a CUDA graph can repeat both; on a GPU they run side by side: the
-    first waits for memory, and prompts that are a small part of a step do not fill all processors.
+    A kernel for decode steps computes these, `rung` the others, or the best if it cannot. Each
+    finds on the device where its tokens begin and end, so that a CUDA graph can repeat both; on a
+    GPU they run side by side: the first waits for memory, and prompts that are a small part of a
+    step do not fill all processors.
 
-    Raises Unsupported before it has written anything.
+    Raises Unsupported before it has written anything: for few queries, which `paged_attention`
+    computes by one kernel, and for tensors that the kernel for decode steps does not take.
     """
-    into = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+    _require_mma(q, key_pool, value_pool)
+    if q.is_cuda and len(q) <= FEW_QUERIES:
+        raise Declined(f"more than {FEW_QUERIES} queries are computed by two kernels")
+    into = q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
     alone, rest = slice(num_decodes), slice(num_decodes, None)
     decodes = block_tables[alone], context_lens[alone], cu_seqlens[: num_decodes + 1]
     prompts = Sequences(cu_seqlens[rest], None, block_tables[rest], context_lens[rest])
@@ -72,11 +77,17 @@ def mixed_attention(
     beside = here and _beside(here)
     if here:
         beside.wait_stream(here)
-    mma(q[alone], key_pool, value_pool, *decodes, None, state=(into[0][alone], into[1][alone]))
-    with torch.cuda.stream(beside) if here else nullcontext():
-        rung(q, key_pool, value_pool, True, None, prompts, into)
-    if here:
-        here.wait_stream(beside)
+    try:
+        mma(q[alone], key_pool, value_pool, *decodes, None, state=(into[0][alone], into[1][alone]))
+        operands = q, key_pool, value_pool, True, None, prompts, into
+        with torch.cuda.stream(beside) if here else nullcontext():
+            try:
+                rung(*operands)
+            except Unsupported:
+                best(*operands)
+    finally:
+        if here:
+            here.wait_stream(beside)
     return into
 
 
