@@ -6,8 +6,8 @@
 // finished as well. So every thread block of a kernel that is launched behind another waits before
 // it writes, and before it reads another kernel's results. One exception: it may read the results
 // of an earlier kernel before it waits, if a kernel in between let its successor begin only after
-// its own wait. What tells where a batch's sequences lie may also be read before: the host copies it,
-// or a kernel writes it that never lets its successor begin early.
+// its own wait. It may also read the starts and lengths of sequences before it waits: they
+// come from the host, or from a kernel that never lets its successor begin early.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -156,7 +156,7 @@ __host__ __device__ int box_height(const Flash<T>& flash, int keys_per_tile) {
     return flash.block_tables ? min(flash.block_size, keys_per_tile) : keys_per_tile;
 }
 
-// How many tiles the sequences from `begin` to `end` - 1 fill.
+// How many tiles every `step`-th sequence from `begin` to `end` - 1 fills, all together.
 template <typename T>
 __device__ int filled_tiles(const Flash<T>& flash, int height, int begin, int end, int step = 1) {
     int tiles = 0;
@@ -166,7 +166,7 @@ __device__ int filled_tiles(const Flash<T>& flash, int height, int begin, int en
     return tiles;
 }
 
-// The tiles of all sequences, none of them empty. A warp calls it, as it does what follows.
+// How many tiles all sequences fill, without empty ones. A whole warp calls this and find_filled.
 template <typename T>
 __device__ int count_tiles(const Flash<T>& flash, int height) {
     if (!flash.starts_q) return ceil_div(flash.tokens, height);
@@ -174,8 +174,8 @@ __device__ int count_tiles(const Flash<T>& flash, int height) {
     return __reduce_add_sync(ALL_LANES, filled_tiles(flash, height, lane, flash.batch, WARP));
 }
 
-// Find the sequence of one of these tiles. Each lane counts the tiles of a part of the sequences; then
-// they divide the part in which the tile is, and so on.
+// Find the sequence of one of these tiles. Each lane counts the tiles of its part of the sequences, and
+// a prefix sum tells which part has the tile. The lanes divide this part in turn, down to one sequence.
 template <typename T>
 __device__ Sequence find_filled(const Flash<T>& flash, int tile, int height) {
     int lane = threadIdx.x % WARP, low = 0, high = flash.starts_q ? flash.batch : 0;
@@ -201,7 +201,7 @@ __device__ Sequence find_filled(const Flash<T>& flash, int tile, int height) {
 // have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
 // last see more and more keys. They come in this order for one sequence and in the other for the
 // next, at the end in the other: so any thread block that takes every n-th gets about as many keys.
-// If FILLED, there are `tiles_q` tiles, none of them empty, and a warp calls this.
+// There are `tiles_q` tiles per head. If FILLED, none of them is empty, and a whole warp calls this.
 template <bool FILLED = false, typename T>
 __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile,
                           int tiles_q) {
@@ -225,7 +225,7 @@ __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys
     return work;
 }
 
-// The same, where there are as many tiles as the grid has room for, and some may be empty.
+// The same among most_tiles, which suffice for any lengths: some may be empty.
 template <typename T>
 __device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
     return find_work(flash, index, height, keys_per_tile, most_tiles(flash, height));

@@ -41,8 +41,8 @@ class EngineConfig:
             room for short ones; by default as many as the budget leaves.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
             longest cached prefix first; "longest" admits first the one that may generate the most
-            tokens, so that a batch whose answers are as long as `max_tokens` says ends earlier. If
-            requests keep arriving, short ones may wait without end.
+            tokens, after preempted ones, so that a batch whose answers are as long as `max_tokens`
+            says ends earlier. If requests keep arriving, short ones may wait without end.
         patience: under "lpm", in how many steps later arrivals may be admitted before a request.
         enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
         overlap: launch a step before the tokens of the last one are known; by default on a GPU. On

@@ -79,8 +79,8 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
 
 
 def _mixed(tokens: int, max_num_seqs: int, max_blocks: int) -> Shape:
-    """Room for any requests that decode beside one that does not, for any others, and a last
-    sequence for padding."""
+    """A shape with room for as many requests that decode, and as many others, as a step of these
+    tokens can have together, and a last sequence for padding."""
     decodes, others = min(tokens - 1, max_num_seqs), min(tokens, max_num_seqs)
     return Shape(tokens, decodes + others + 1, max_num_seqs, max_blocks, decodes)
 

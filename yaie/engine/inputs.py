@@ -54,9 +54,9 @@ class Shape:
         rows: of logits: one for each sequence that gets a token, and behind them those of prompts
             whose log-probabilities are wanted.
         width: entries of a block table.
-        decodes: of the sequences, from the first on, for those of one token: as a rule, requests
-            that decode. If there is room for more, the last of them have no token, unless all
-            sequences are such.
+        decodes: how many of the sequences, from the first on, are for requests with one token: as
+            a rule, those that decode. Where a step has fewer, the last of them have no token, or in
+            a decode step one of padding.
     """
 
     tokens: int
@@ -72,7 +72,7 @@ class Shape:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has sequences of one token and others."""
+        """Whether it has both sequences for one token and others."""
         return 0 < self.decodes < self.sequences
 
     def holds(self, step: Shape) -> bool:
@@ -159,7 +159,7 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
 
 
 def num_decodes(step: Step) -> int:
-    """How many of the first requests of a step compute one token each."""
+    """How many requests, from the first of a step on, compute one token each."""
     counts = (step.num_tokens[request.request_id] for request in step.scheduled)
     return sum(1 for _ in takewhile(lambda count: count == 1, counts))
 
@@ -170,7 +170,7 @@ class LaidOut:
 
     Attributes:
         requests: in the order of the batch.
-        places: int `[requests]`, which of the shape's sequences each is.
+        places: int `[requests]`, the number of each among the shape's sequences.
         kept: int `[requests]`, how many tokens of each were in the radix cache.
     """
 
@@ -187,9 +187,9 @@ def write_batch(
     """Lay out the requests of a step, one after the other, in the fields of a shape; also how the
     next tokens of the `ready` requests are chosen, but not the random numbers of this step.
 
-    If the shape has room for more, the rest is padding: sequences without tokens, in a decode step
-    of one token each, and a last one with all that is left. Their keys and values are not stored,
-    and attention reads nothing for them: their contexts are empty.
+    If the shape has room for more, the rest is padding: sequences without tokens (in a decode step,
+    with one token each) and a last one with all tokens that are left. Their keys and values are not
+    stored, and attention reads nothing for them, because their contexts are empty.
 
     Args:
         last: the step before. If the first requests decode again, their rows are copied from it.

@@ -296,7 +296,7 @@ class Scheduler:
 
     @staticmethod
     def _rank_by_length(request: Request) -> tuple[bool, int]:
-        """A preempted request comes first: its reader has a part of the answer."""
+        """A preempted request comes first: its client has a part of the answer."""
         return request.metrics.num_preemptions > 0, request.max_length - len(request.token_ids)
 
     def _prefixes_underway(self) -> RadixTree:

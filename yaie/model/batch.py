@@ -21,8 +21,8 @@ class Batch:
     context_lens   int32 [batch]
     cu_seqlens     int32 [batch + 1]
     logit_rows     int64 [rows]       the rows of the flat token axis whose logits are wanted
-    num_decodes    int                how many sequences, from the first on, have one token each, or
-                                      none if they come after those; 0 if that is not known
+    num_decodes    int                how many sequences, from the first on, have one token each;
+                                      the last of these may have none; 0 if that is not known
     """
 
     token_ids: torch.Tensor

@@ -192,8 +192,8 @@ class Llama(nn.Module):
         return layer.output(self._attention(q, pools, batch).flatten(1))
 
     def _attention(self, q: torch.Tensor, pools: Pools, batch: Batch) -> torch.Tensor:
-        """Attention over the paged cache; requests that decode beside prompts by their own kernel,
-        if it takes such heads."""
+        """Attention over the paged cache. Of prompts and requests that decode in the same batch, a
+        kernel for decode steps computes the latter, if it takes such heads."""
         about = batch.block_tables, batch.context_lens, batch.cu_seqlens
         if batch.num_decodes and self.has_kernels and self._is_own("paged_attention"):
             from yaie.ops.cuda import hopper, paged

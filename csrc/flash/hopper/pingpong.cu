@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer
         decrease_registers<Size::PRODUCER_REGISTERS>();
-        // One warp finds the next work, and one of its threads loads the queries. That takes long: it
-        // divides, and searches global memory. Meanwhile another warp loads the keys and values.
+        // One warp finds the next work, and one of its threads loads the queries. Finding takes long,
+        // because it divides and searches global memory; another warp loads keys and values meanwhile.
         if (threadIdx.x / WARP == 1) {
             int tiles = count_tiles(flash, Size::HEIGHT), all = tiles * flash.heads;
             for (int round = 0; round * gridDim.x < all; ++round) {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
                 if (index >= all) continue;
                 Work work = find_work<true>(flash, index, Size::HEIGHT, KEYS, tiles);
-                wait_for_last();  // kernels that write starts or lengths never let this one begin
+                wait_for_last();  // what writes starts and lengths lets no kernel begin early
                 int q_stage = count % Q_STAGES;
                 if (lane == 0) {
                     mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);  // at first immediately
@@ -297,7 +297,7 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     auto kernel = flash_pingpong<T, DIM, WIDE, TOGETHER>;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
     if (error != cudaSuccess) return error;
-    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;  // or fewer
+    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;  // at most
     error = cudaGetDevice(&device);
     if (error != cudaSuccess) return error;
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);

@@ -56,14 +56,14 @@ def mixed_attention(
     cu_seqlens: Tensor, num_decodes: int, rung: Rung = best,
 ) -> State:  # fmt: skip
     """What `paged_attention` computes, for a batch whose first `num_decodes` sequences have one
-    token each, but for those at their end that have none.
+    token each; the last of these may have none.
 
-    A kernel for decode steps computes these, `rung` the others, or the best if it cannot. Each
-    finds on the device where its tokens begin and end, so that a CUDA graph can repeat both; on a
-    GPU they run side by side: the first waits for memory, and prompts that are a small part of a
-    step do not fill all processors.
+    A kernel for decode steps computes these, `rung` the others, or the best rung if that cannot.
+    Each finds on the device where its tokens begin and end, so that a CUDA graph can repeat both.
+    On a GPU they run side by side: the first waits for memory, and prompts that are a small part of
+    a step do not fill all SMs.
 
-    Raises Unsupported before it has written anything: for few queries, which `paged_attention`
+    Raises Unsupported, before anything is launched, for few queries, which `paged_attention`
     computes by one kernel, and for tensors that the kernel for decode steps does not take.
     """
     _require_mma(q, key_pool, value_pool)
@@ -93,7 +93,7 @@ def mixed_attention(
 
 @cache
 def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """A second stream for what runs beside this one."""
+    """The second stream of a stream, for what runs beside it."""
     return torch.cuda.Stream(stream.device)
 
 
