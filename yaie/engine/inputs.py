@@ -258,7 +258,7 @@ def write_next_tokens(now: LaidOut, last: LaidOut, kv: KVCacheManager) -> int:
     slots, sources = before["slot_mapping"][newest] + 1, np.array([r.row for r in requests])
     values = {name: before[name][sources] for name in OPTIONS}
     values |= {"slot_mapping": slots, "positions": positions, "context_lens": positions + 1}
-    values |= {"sources": sources, "token_ids": PENDING, "cu_seqlens": order, "logit_rows": order}
+    values |= {"sources": sources, "token_ids": PENDING, "logit_rows": order}
     tables, kept = fields["block_tables"], last.kept[found]
     tables[:count] = before["block_tables"][rows]
     for i in ((kept != now.kept[:count]) | (positions % size == 0)).nonzero()[0].tolist():

@@ -14,6 +14,9 @@ class Batch:
     a GPU there is padding: sequences without rows, or with rows and a context of 0, which see no
     key and get zeros.
 
+    The first `num_decodes` sequences have one row each, and the last of them may have none; 0 says
+    that this is not known.
+
     token_ids      int64 [tokens]
     positions      int64 [tokens]     place of each token in its own sequence, from 0
     slot_mapping   int64 [tokens]     where its key and value go: block * block_size + offset
@@ -21,8 +24,6 @@ class Batch:
     context_lens   int32 [batch]
     cu_seqlens     int32 [batch + 1]
     logit_rows     int64 [rows]       the rows of the flat token axis whose logits are wanted
-    num_decodes    int                how many sequences, from the first on, have one token each;
-                                      the last of these may have none; 0 if that is not known
     """
 
     token_ids: torch.Tensor
