@@ -911,7 +911,7 @@ def test_padding_is_empty_and_a_last_sequence_with_the_rest(data):
     for request in requests:
         step.add(request, len(request.token_ids))
         kv.allocate_blocks(request.request_id, len(request.token_ids), [])
-    alone, number = inputs.num_decodes(step), len(lengths)
+    alone, number = step.num_decodes, len(lengths)
     wanted = graphs.Shape(sum(lengths), number, number, max_blocks, alone)
     shape = next((shape for shape in sizes if shape.holds(wanted)), None)
     most = sizes[-1].tokens

@@ -155,13 +155,7 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     scoring = [request for request in step.scheduled if request.scores_prompt]
     scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in scoring)
     sizes = step.total_tokens, len(step.scheduled), len(ready) + scored, widest
-    return Shape(*sizes, num_decodes(step))
-
-
-def num_decodes(step: Step) -> int:
-    """How many requests, from the first of a step on, compute one token each."""
-    counts = (step.num_tokens[request.request_id] for request in step.scheduled)
-    return sum(1 for _ in takewhile(lambda count: count == 1, counts))
+    return Shape(*sizes, step.num_decodes)
 
 
 @dataclass
@@ -197,7 +191,7 @@ def write_batch(
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
     places = np.arange(len(requests))
     if shape.decodes < shape.sequences:
-        alone = num_decodes(step)
+        alone = step.num_decodes
         places[alone:] += shape.decodes - alone
     laid_out = LaidOut(fields, requests, places, np.array([r.num_kept_tokens for r in requests]))
     count = 0 if last is None else write_next_tokens(laid_out, last, kv)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import nlargest
-from itertools import islice
+from itertools import islice, takewhile
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
@@ -41,6 +41,12 @@ class Step:
     def total_tokens(self) -> int:
         """How many tokens the step computes."""
         return sum(self.num_tokens.values())
+
+    @property
+    def num_decodes(self) -> int:
+        """How many requests, from the first on, compute one token each."""
+        counts = (self.num_tokens[request.request_id] for request in self.scheduled)
+        return sum(1 for _ in takewhile(lambda count: count == 1, counts))
 
     def add(self, request: Request, num_tokens: int) -> None:
         """Let `request` compute its next `num_tokens` tokens."""

@@ -141,10 +141,9 @@ def run(
         runs = []
         turns = ("yaie", "mini-sglang", "yaie") if beside else ("yaie",)
         for turn, engine in enumerate(turns):
-            own = engine == "yaie"
+            how = (batched, policy) if engine == "yaie" else (STEP_TOKENS, "fcfs")
             options = {"shape": shape, "engine": engine, "rounds": rounds}
-            options |= {"batched": batched if own else STEP_TOKENS}
-            options |= {"policy": policy if own else "fcfs"}
+            options |= zip(("batched", "policy"), how, strict=True)
             arguments = [f"--{name}={value}" for name, value in options.items()]
             runs.append({"shape": shape} | in_a_process(*arguments))
             print(runs[-1], flush=True)
@@ -172,12 +171,11 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, help="measure this one, in this process")
     parser.add_argument("--output", type=files.output_path)
     given = parser.parse_args()
+    how = given.batched, given.policy, given.rounds
     if given.engine is not None:
-        how = given.batched, given.policy, given.rounds
         found = rounds_of(given.engine, given.shape[0], *how)
         print(RESULT + json.dumps(found), flush=True)
     else:
-        how = given.batched, given.policy, given.rounds
         run(given.shape, *how, given.beside, given.output)
 
 
