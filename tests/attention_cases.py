@@ -15,10 +15,11 @@ import torch
 from launches import FLOATS, GPU, HALVES, name_of, on_gpu, starts
 from oracles import naive_attention
 
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.cuda.attention_hopper import RUNGS as HOPPER
+from yaie.course.lessons.ops.cuda.attention_paged import RUNGS as PAGED
 from yaie.course.lessons.ops.reference.flash import flash_attention
-from yaie.ops.attention import attention_forward
-from yaie.ops.cuda import flash, paged
+from yaie.ops.cuda import flash
 from yaie.ops.reference import attention as reference
 from yaie.ops.registry import compute
 
@@ -171,7 +172,7 @@ def attend_paged(rung: str, operands: Sequence, scale=None, causal=True) -> Stat
     q, keys, values, tables, contexts, begin = operands
     room, _, name = rung.partition(" ")
     if room == "paged":
-        return paged.RUNGS[name](*operands, scale)
+        return PAGED[name](*operands, scale)
     if rung in REFERENCES:
         return reference.paged_attention(*operands, scale, attention=_reference(rung))
     if rung in TRITON:
@@ -185,7 +186,7 @@ def attend_paged(rung: str, operands: Sequence, scale=None, causal=True) -> Stat
 FLASH = flash.RUNGS | {f"hopper_{name}": rung for name, rung in HOPPER.items()}
 RAGGED_RUNGS = (*REFERENCES, *FLASH, *TRITON)
 FLASH_PAGED = tuple(f"flash {rung}" for rung in FLASH)
-DECODE = tuple(f"paged {rung}" for rung in paged.RUNGS)
+DECODE = tuple(f"paged {rung}" for rung in PAGED)
 PAGED_RUNGS = ("reference", "tiles 64 96", *DECODE, *FLASH_PAGED, *TRITON)
 
 

@@ -18,6 +18,7 @@ from launches import (
 from oracles import naive_attention
 
 from yaie.course.lessons.online_softmax import merge_states
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.attention_gradient import attention_backward
 from yaie.course.lessons.ops.attention_gradient import flash_attention as operator
 from yaie.course.lessons.ops.reference.flash import (
@@ -26,7 +27,6 @@ from yaie.course.lessons.ops.reference.flash import (
     flash_backward,
     flash_forward,
 )
-from yaie.ops.attention import attention_forward
 from yaie.ops.reference.attention import ragged_attention
 
 poisoned = pytest.mark.usefixtures("poison")  # not while torch.compile traces

@@ -25,6 +25,7 @@ from oracles import naive_attention
 
 from yaie.course.lessons import attention_variants as variants
 from yaie.course.lessons.ladders_attention import naive_bytes, prepare_naive
+from yaie.course.lessons.ops.cuda.attention_paged import RUNGS
 from yaie.ops.cuda import paged
 from yaie.ops.registry import Unsupported
 
@@ -102,7 +103,7 @@ def test_a_selection_is_a_table_of_blocks_of_one_token(rung, device):
         operands, chosen = batch(shape, torch.float16, device), selection(shape, most, device)
         wanted = selected_oracle(operands, **chosen)
         for _ in each_way(device) if rung == "split" else each_mode(device):
-            close(by_slots(*operands, None, **chosen, rung=paged.RUNGS[rung]), wanted)
+            close(by_slots(*operands, None, **chosen, rung=RUNGS[rung]), wanted)
 
 
 def test_all_tokens_in_any_order_are_full_attention():

@@ -33,9 +33,9 @@ from yaie.bench.protocol import (
 from yaie.cli import app
 from yaie.course.lessons import ladders
 from yaie.course.lessons.ops.cases import bench_cases, block_copies
-from yaie.course.lessons.ops.cuda import attention_hopper
+from yaie.course.lessons.ops.cuda import attention_hopper, attention_paged
 from yaie.course.lessons.variants import Variants, variant
-from yaie.ops.cuda import flash, paged
+from yaie.ops.cuda import flash
 from yaie.ops.reference.attention import causal_mask
 
 CPU = torch.device("cpu")
@@ -498,7 +498,12 @@ KEYS = {
     ),
     "gemv": ("products", "33 × 264", {"gemv"}, {"of_library", "of_copy"}),
     "search": ("search", "2560 tokens of 5 requests", {"cuda_linear", "cuda_binary"}, {"fastest"}),
-    "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),
+    "paged": (
+        "decode",
+        "B2 skewed",
+        {*attention_paged.RUNGS, "mma, 2 stages"},
+        {"gb_s", "of_copy"},
+    ),
     "naive": ("problems", "B2 H2 S33 d64 causal", {"cuda"}, {"tflop_s"}),
     "selected": ("selected", "B2 ctx40", {"selected", "slots, then mma"}, {"gb_s"}),
     "fp8": ("decode", "B2 ctx40", {"mma, bfloat16", "mma, e4m3"}, {"gb_s"}),

@@ -10,8 +10,9 @@ from launches import HALVES, check_planted
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
 from yaie.course.lessons.changed import changed
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.emulator import Module
-from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.ops.attention import paged_attention_forward
 
 PINGPONG = CSRC / "flash" / "hopper" / "pingpong.cu"
 DEVICE = "cuda" if HOPPER_GPU else "cpu"

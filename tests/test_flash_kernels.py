@@ -39,7 +39,8 @@ from launches import (
 )
 from oracles import naive_attention
 
-from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.course.lessons.ops.attention import attention_forward
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.cuda import flash
 from yaie.ops.registry import Unsupported
 

@@ -168,9 +168,7 @@ def test_a_shared_prefix(device):
 
 
 def test_the_cascade_is_announced(monkeypatch):
-    from yaie.ops.cuda import paged
-
-    monkeypatch.setattr(paged, "WORTH", 0)
+    monkeypatch.setattr("yaie.course.lessons.ops.cuda.shared_prefix.WORTH", 0)
     monkeypatch.setattr(registry, "_announced", set())
     operands = with_prefix(Shape((48, 37), heads=4), 32, torch.float32)
     operands = [operands[0].half(), *(pool.to(FP8) for pool in operands[1:3]), *operands[3:]]

@@ -4,8 +4,9 @@ import pytest
 import torch
 from launches import ints
 
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.kv import copy_blocks
-from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import reshape_and_cache
 
 META = torch.device("meta")

@@ -43,6 +43,8 @@ from launches import (
 )
 
 from yaie.build import jit
+from yaie.course.lessons.ops.cuda import shared_prefix
+from yaie.course.lessons.ops.cuda.attention_paged import RUNGS
 from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.cuda import flash, hopper, paged
@@ -257,7 +259,7 @@ def test_mma_and_cascade_are_the_same_in_any_order():
     got = same_in_each_order(lambda: paged.mma(*operands, None, workers=3))
     close(got, paged_oracle(*operands))
     operands = with_prefix(*PREFIXES[0], torch.float16)
-    got = same_in_each_order(lambda: paged.cascade(*operands[:5], PREFIXES[0][1], None))
+    got = same_in_each_order(lambda: shared_prefix.cascade(*operands[:5], PREFIXES[0][1], None))
     close(got, paged_oracle(*operands))
 
 
@@ -284,7 +286,7 @@ def test_a_wait_that_is_too_weak_shows():
 def test_cascade(shape, shared, dtype, device):
     operands = with_prefix(shape, shared, dtype, device)
     for _ in each_mode(device):
-        close(paged.cascade(*operands[:5], shared, None), paged_oracle(*operands))
+        close(shared_prefix.cascade(*operands[:5], shared, None), paged_oracle(*operands))
 
 
 @gpu_only
@@ -292,7 +294,7 @@ def test_cascade(shape, shared, dtype, device):
 def test_long_prefix(backend, device):
     shape = Shape(tuple(2048 + i % 50 for i in range(70)), heads=32, kv_heads=8, head_dim=128)
     operands = with_prefix(shape, 2048, torch.bfloat16, device)
-    assert paged.WORTH < 69 * 2048 * 4096
+    assert shared_prefix.WORTH < 69 * 2048 * 4096
     got = shared_prefix_attention(*operands[:5], 2048, backend=backend)
     close(got, paged_oracle(*operands))
 
@@ -303,7 +305,7 @@ def test_long_prefix(backend, device):
 def test_shared_prefix_is_paged_attention(dtype, backend, device, monkeypatch):
     if dtype == torch.float64 and (backend, device) != ("reference", "cpu"):
         pytest.skip("kernels compute in float32")
-    monkeypatch.setattr(paged, "WORTH", 0)
+    monkeypatch.setattr(shared_prefix, "WORTH", 0)
     for shape, shared in (PREFIXES[0], PREFIXES[2]):
         operands = with_prefix(shape, shared, dtype, device)
         for length in (0, shape.block_size, shared):
@@ -322,7 +324,7 @@ def test_shared_prefix_is_paged_attention(dtype, backend, device, monkeypatch):
 @pytest.mark.parametrize("worth", [0, 4 << 20])
 def test_little_in_common_is_read_again(worth, monkeypatch):
     launched = []
-    monkeypatch.setattr(paged, "WORTH", worth)
+    monkeypatch.setattr(shared_prefix, "WORTH", worth)
     monkeypatch.setattr(paged, "call", lambda file, *_: launched.append(file))
     operands = with_prefix(*PREFIXES[0], torch.float16)
     shared_prefix_attention(*operands[:5], PREFIXES[0][1], backend="cuda")
@@ -454,7 +456,7 @@ def test_what_the_rungs_do_not_take():
     refused("multiples of 16 bytes", move=shifted)
     for name in READABLE:
         wide = {"heads": 1, "kv_heads": 1, "head_dim": 5000, "block_size": 1}
-        refused("head_dim of up to", paged.RUNGS[name], **wide)
+        refused("head_dim of up to", RUNGS[name], **wide)
 
 
 @gpu_only
@@ -462,7 +464,7 @@ def test_what_the_rungs_do_not_take():
 @pytest.mark.parametrize("shared", [None, 64])
 def test_captured_in_a_cuda_graph(shared, dtype, device, monkeypatch):
     """Nothing waits for the host: a graph runs again on new data, and on other lengths."""
-    monkeypatch.setattr(paged, "WORTH", 0)
+    monkeypatch.setattr(shared_prefix, "WORTH", 0)
     operands = with_prefix(*PREFIXES[0], dtype, device)
 
     def call():

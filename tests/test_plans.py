@@ -20,9 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.bench.host import python_calls
 from yaie.build.jit import Module
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.ops import plans, registry
-from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.elementwise import silu_and_mul
 from yaie.ops.kv import reshape_and_cache
 from yaie.ops.norm import add_rms_norm, rms_norm
@@ -374,7 +375,7 @@ def test_a_call_by_a_plan_enters_few_functions(launched, monkeypatch) -> None:
     for name in most:
         operator, arguments = draw(0)[name]
         if name == "decode":  # the rungs ask whether the queries are on a GPU
-            monkeypatch.setattr("yaie.ops.cuda.paged._decode", paged_split)
+            monkeypatch.setattr("yaie.ops.cuda.paged.decode_step", paged_split)
         operator(*arguments, backend="cuda")
         entered[name] = python_calls(lambda o=operator, a=arguments: o(*a, backend="cuda"))
     assert all(entered[name] <= most[name] for name in most), entered

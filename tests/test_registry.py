@@ -143,7 +143,7 @@ def test_the_best_rung_that_fits_is_taken(card, size, dtype, launched, on_card):
     operands = batch(Shape((9,), head_dim=size), dtype)
     on_card(card)
     matrix.matmul(a, b)
-    flash.attention(q, q, q, True, None)
+    flash.best(q, q, q, True, None, flash.Sequences())
     paged.paged_attention(*operands, None)
     tensor_cores = card >= (8, 0) and dtype != torch.float32
     product = "mma" if tensor_cores else "register_tile"

@@ -26,11 +26,12 @@ from launches import each_dtype, ints, near
 
 triton = pytest.importorskip("triton", reason="Triton exists for Linux only")
 
+from yaie.course.lessons.ops.attention import attention_forward  # noqa: E402
 from yaie.course.lessons.ops.matrix import matmul  # noqa: E402
 from yaie.course.lessons.ops.rows import softmax  # noqa: E402
 from yaie.course.lessons.ops.triton import matmul as matmul_module  # noqa: E402
 from yaie.ops import registry  # noqa: E402
-from yaie.ops.attention import attention_forward, paged_attention_forward  # noqa: E402
+from yaie.ops.attention import paged_attention_forward  # noqa: E402
 from yaie.ops.elementwise import silu_and_mul  # noqa: E402
 from yaie.ops.interpreter import how_triton_runs  # noqa: E402
 from yaie.ops.kv import reshape_and_cache  # noqa: E402

@@ -1,4 +1,4 @@
-"""Attention operators: dense, ragged, and over the paged cache."""
+"""Attention over the paged cache."""
 
 from itertools import pairwise
 
@@ -6,45 +6,13 @@ import torch
 from torch import Tensor
 
 from yaie.ops.checks import FLOATS, FP8, check_heads, check_range, check_tensor, known
-from yaie.ops.library import define, operator, planned
+from yaie.ops.library import operator
 from yaie.ops.registry import AUTO
 
 
 def empty_state(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     """An empty output and log-sum-exp."""
     return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
-
-
-@planned("attention", "ragged_attention")
-def attention_forward(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool = True,
-    scale: float | None = None, cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None, *, backend: str = AUTO,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attention of one sequence, or of several that lie end to end.
-
-    Args:
-        q, k, v, causal, scale: see `reference.attention.attention`.
-        cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, where each sequence's queries and keys
-            begin; see `reference.attention.ragged_attention`. Both or neither.
-        backend: see `yaie.ops.registry`.
-
-    Returns:
-        Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`.
-    """
-    check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
-    check_tensor("k", k, ("keys", "kv_heads", q.shape[2]), (q.dtype,), like=q)
-    check_tensor("v", v, tuple(k.shape), (q.dtype,), like=q)
-    check_heads(q.shape[1], k.shape[1])
-    if cu_seqlens_q is None and cu_seqlens_k is None:
-        return _attention(q, k, v, causal, scale, backend=backend)
-    check_tensor("cu_seqlens_q", cu_seqlens_q, ("batch + 1",), (torch.int32,), like=q)
-    shape = tuple(cu_seqlens_q.shape)
-    check_tensor("cu_seqlens_k", cu_seqlens_k, shape, (torch.int32,), like=q)
-    if known(q):
-        check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), q.shape[0], "q")
-        check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), k.shape[0], "k")
-    return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
 @operator(empty_state, name="paged_attention")
@@ -98,15 +66,3 @@ def check_starts(name: str, starts: list[int], size: int, of: str) -> None:
     steps = [end - start for start, end in pairwise(starts)]
     if not starts or starts[0] != 0 or starts[-1] != size or min(steps, default=0) < 0:
         raise ValueError(f"{name} must ascend from 0 to {size} (rows of {of}), got {starts}")
-
-
-_attention = define(
-    "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
-    'str backend="auto") -> (Tensor, Tensor)',
-    empty_state,
-)
-_ragged_attention = define(
-    "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
-    'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor)',
-    empty_state,
-)

@@ -33,7 +33,6 @@ _PLACES = {
     "rms_norm": "reference.norm triton.norm cuda.norm cpp.operators",
     "add_rms_norm": "reference.norm triton.norm cuda.norm cpp.operators",
     "rotary": "reference.rotary:apply_rotary triton.rotary cuda.rotary cpp.operators",
-    "attention": "reference.attention:contiguous_attention triton.flash cuda.flash cuda.hopper",
     "ragged_attention": "reference.attention triton.flash cuda.flash cuda.hopper",
     "paged_attention": "reference.attention triton.paged cuda.paged cpp.operators cuda.hopper",
     "reshape_and_cache": "reference.kv triton.kv cuda.kv cpp.operators",

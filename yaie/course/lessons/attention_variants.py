@@ -50,7 +50,7 @@ def selected_attention_cuda(
 ) -> State:
     """The same by the CUDA kernel, which follows selection and table itself."""
     check_selection(operands[0], selected, counts)
-    paged._require_dim("selected", operands[0], paged.MOST_DIM)
+    paged.require_dim("selected", operands[0], paged.MOST_DIM)
     chosen = selected.contiguous(), counts.contiguous(), selected.shape[1]
     return paged.decode(file, "selected", *operands, workspace=chosen)
 

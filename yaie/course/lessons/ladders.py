@@ -33,7 +33,8 @@ from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
 from yaie.course.lessons.ops.cases_prefix import shared_prefix
 from yaie.course.lessons.ops.cases_triton import block_sizes, groups, strides
-from yaie.course.lessons.ops.cuda import matrix
+from yaie.course.lessons.ops.cuda import attention_paged, matrix
+from yaie.course.lessons.ops.cuda.shared_prefix import cascade, shared_prefix_attention
 from yaie.course.lessons.steps import BF16, F32, Step, back_end, ragged, wrapped
 from yaie.course.lessons.variants import VARIANTS, prepares
 from yaie.engine.device import choose_device
@@ -108,13 +109,15 @@ def paged_decode(on_gpu: bool) -> Iterator[Step]:
     for name, contexts in (DECODE if on_gpu else {"B2 skewed": [40, 7]}).items():
         kv_heads = 32 if "32 KV heads" in name else heads[1]
         case = decode(len(contexts), max(contexts), heads[0], kv_heads, *heads[2:], contexts)
-        rungs = {rung: wrapped(function) for rung, function in paged.RUNGS.items()} | triton
+        rungs = {
+            rung: wrapped(function) for rung, function in attention_paged.RUNGS.items()
+        } | triton
         varied = prepares("paged") if name in ("B64 ctx4096", "B1 ctx32768", "B2 skewed") else {}
         yield Step(replace(case, rungs=rungs, variants=varied), ("decode", name), against=against)
     for name, sizes in (PREFIXES if on_gpu else {"B3 shared 32 own 16": (3, 32, 16)}).items():
         case = shared_prefix(*sizes, *heads)
-        rungs = {"paged_attention": _read_for_every_sequence, "cascade": wrapped(paged.cascade)}
-        rungs["shared_prefix_attention"] = wrapped(paged.shared_prefix_attention)
+        rungs = {"paged_attention": _read_for_every_sequence, "cascade": wrapped(cascade)}
+        rungs["shared_prefix_attention"] = wrapped(shared_prefix_attention)
         peers = {who: call for who, call in case.peers.items() if who != "paged_attention"}
         yield Step(replace(case, rungs=rungs, peers=peers), ("prefixes", name))
 

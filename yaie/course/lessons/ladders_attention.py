@@ -229,7 +229,7 @@ def _eight_bit_case(full: Case) -> Case:
     def eight(*given: Any, more: int = 0) -> Call:
         *operands, key_scale, value_scale = given
         device, head_dim = operands[0].device, operands[0].shape[2]
-        workers = paged._workers(device, head_dim, 1) + more * paged._multiprocessors(device)
+        workers = paged._workers(device, head_dim, 1) + more * paged.multiprocessors(device)
         how = {"key_scale": key_scale, "value_scale": value_scale, "workers": workers}
         return lambda: variants.attention_fp8_cuda(*operands, **how)
 

@@ -42,22 +42,11 @@ class Sequences(NamedTuple):
     context_lens: Tensor | None = None
 
 
-# What follows computes by the best rung, unless one is given; see `reference.attention`.
-
-
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None,
-    rung: Rung | None = None,
-) -> State:  # fmt: skip
-    """Attention of one sequence."""
-    return (rung or best)(q, k, v, causal, scale, Sequences())
-
-
 def ragged_attention(
     q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor, causal: bool, scale: float | None, rung: Rung | None = None,
 ) -> State:  # fmt: skip
-    """Attention of several sequences that lie end to end."""
+    """Attention of several sequences that lie end to end, by the best rung unless one is given."""
     return (rung or best)(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
 
 

@@ -12,11 +12,6 @@ from yaie.ops.registry import Unsupported
 TILE = 128  # keys: a cache's blocks must divide it, or be multiples of it
 
 
-def attention(*operands: Any) -> flash.State:
-    """Attention of one sequence; see `reference.attention.attention`."""
-    return flash.attention(*operands, rung=pingpong)
-
-
 def ragged_attention(*operands: Any) -> flash.State:
     """Attention of several sequences that lie end to end; see `reference.attention`."""
     return flash.ragged_attention(*operands, rung=pingpong)

@@ -23,10 +23,9 @@ from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Declined, Unsupported, announce
 
-_MMA, _CASCADE = constants("paged/mma.cu"), constants("paged/cascade.cu")
+_MMA = constants("paged/mma.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
 LEAST_PART = 128  # keys of a part of a context in `split`, at least
-WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be worth a second launch
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
 # though each query reads its context by itself: for the last 16 tokens of 4,000, a kernel for
 # prompts keeps few thread blocks busy (notebooks/data/27_engine_h200.json, "few queries").
@@ -43,7 +42,7 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     """
     q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale = operands
     if q.shape[0] == context_lens.shape[0]:
-        return _decode(*operands)
+        return decode_step(*operands)
     if q.shape[0] <= FEW_QUERIES and q.is_cuda:
         with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
             return mma(*operands)
@@ -97,25 +96,7 @@ def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
     return torch.cuda.Stream(stream.device)
 
 
-def shared_prefix_attention(
-    q: Tensor, key_pool: Tensor, value_pool: Tensor, block_tables: Tensor,
-    context_lens: Tensor, shared_len: int, scale: float | None,
-) -> State:  # fmt: skip
-    """A decode step whose sequences have a prefix in common; see `reference.attention`.
-
-    A short prefix is read for every sequence, which takes less time than a second launch.
-    """
-    batch = (q, key_pool, value_pool, block_tables, context_lens)
-    token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
-    if (q.shape[0] - 1) * shared_len * token >= WORTH:
-        try:
-            return cascade(*batch, shared_len, scale)
-        except Unsupported as reason:
-            announce("shared_prefix_attention", "cuda's cascade", str(reason))
-    return _decode(*batch, None, scale)
-
-
-def _decode(*operands: Any) -> State:
+def decode_step(*operands: Any) -> State:
     """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
     if operands[1].element_size() == 1:
         return mma(*operands)
@@ -127,38 +108,6 @@ def _decode(*operands: Any) -> State:
     return split(*operands)
 
 
-def cascade(*operands: Any) -> State:
-    """The prefix is read once for all sequences and merged with the rest of each; operands as for
-    `shared_prefix_attention`."""
-    q, key_pool, value_pool, tables, lengths, shared_len, scale = operands
-    if key_pool.element_size() == 1:
-        raise Unsupported("cascade.cu reads a cache in float16 or bfloat16")
-    # What has to be copied is copied here, since cascade.cu reads it before it waits for mma.cu.
-    q, scale = positive_scale(token_rows(q), scale)
-    operands = q, key_pool, value_pool, tables.contiguous(), lengths.contiguous(), None, scale
-    state = mma(*operands, skip=shared_len)
-    (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
-    if batch == 0 or shared_len == 0:
-        return state
-    tiles = -(-batch * (heads // kv_heads) // _CASCADE["ROWS"]) * kv_heads
-    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // _CASCADE["TILE"])))
-    size = splits * batch * heads * (head_dim + 1)
-    workspace = made(q.new_empty(size, dtype=torch.float32)), shared_len, splits
-    return decode("paged/cascade.cu", "cascade", *operands, workspace=workspace, state=state)
-
-
-def one_block(*operands: Any, file: str | Path = "paged/one_block.cu") -> State:
-    """A thread block for each query and query head; as in csrc/, or in a file like it."""
-    _require_dim("one_block", operands[0], 4096)
-    return decode(file, "one_block", *operands)
-
-
-def grouped(*operands: Any, file: str | Path = "paged/grouped.cu") -> State:
-    """A thread block for each query and KV head; as in csrc/, or in a file like it."""
-    _require_dim("grouped", operands[0], MOST_DIM)
-    return decode(file, "grouped", *operands)
-
-
 def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/split.cu") -> State:
     """Several thread blocks for each query and KV head, and a second kernel that merges.
 
@@ -168,10 +117,10 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
             default for 8 thread blocks per multiprocessor.
     """
     q, key_pool, _, block_tables = operands[:4]
-    _require_dim("split", q, MOST_DIM)
+    require_dim("split", q, MOST_DIM)
     room = max(block_tables.shape[1] * key_pool.shape[1], 1)
     if splits is None:
-        wanted = 8 * _multiprocessors(q.device) // max(q.shape[0] * key_pool.shape[2], 1)
+        wanted = 8 * multiprocessors(q.device) // max(q.shape[0] * key_pool.shape[2], 1)
         splits = max(1, min(wanted, room // LEAST_PART))
     part = -(-room // splits)
     parts = made(q.new_empty(splits, *q.shape, dtype=torch.float32))
@@ -204,10 +153,6 @@ def mma(
     name, scales = ("mma_fp8", scales) if key_pool.element_size() == 1 else ("mma", ())
     workspace = *scales, workspace, skip, workers
     return decode("paged/mma.cu", name, *operands, workspace=workspace, state=state)
-
-
-# From the simplest on; all take the operator's arguments.
-RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (one_block, grouped, split, mma)}
 
 
 def decode(
@@ -245,13 +190,15 @@ def arguments(
     ]
 
 
-def _require_dim(rung: str, q: Tensor, most: int) -> None:
+def require_dim(rung: str, q: Tensor, most: int) -> None:
+    """Raise Unsupported unless heads have up to `most` elements."""
     if q.shape[2] > most:
         raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
 
 
 @cache
-def _multiprocessors(device: torch.device) -> int:
+def multiprocessors(device: torch.device) -> int:
+    """Streaming multiprocessors of the device; 1 for a CPU."""
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import torch
 
@@ -60,12 +59,6 @@ def attention(
     weights, lse = safe_softmax(scores)
     out = torch.bmm(weights, v.to(precision).transpose(0, 1)).view(num_heads, num_q, head_dim)
     return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()
-
-
-def contiguous_attention(*operands: Any) -> State:
-    """`attention`, its results contiguous, as those of the kernels are."""
-    out, lse = attention(*operands)
-    return out.contiguous(), lse.contiguous()
 
 
 def positive_scale(q: torch.Tensor, scale: float | None) -> tuple[torch.Tensor, float]:

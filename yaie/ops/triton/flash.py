@@ -253,17 +253,6 @@ def ragged_attention(
     return out, lse
 
 
-@launches(float32_result=1)
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
-    """Attention of one sequence; see `reference.attention.attention`."""
-    ends = torch.arange(2, dtype=torch.int32, device=q.device)  # made there: no copy to wait for
-    return ragged_attention.__wrapped__(
-        q, k, v, ends * q.shape[0], ends * k.shape[0], causal, scale
-    )
-
-
 def _tiles(x: Tensor, block: int, dim: int) -> TensorDescriptor:
     """`[tokens, heads, head_dim]` as tiles of some tokens of one head; beyond the end come zeros.
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops.cuda.attention_paged import RUNGS as paged_rungs
 from yaie.ops.cuda.flash import RUNGS as flash_rungs
 from yaie.ops.cuda.flash import Sequences
-from yaie.ops.cuda.paged import RUNGS as paged_rungs
 
 # Of one H200, measured (notebook 09): bytes and operations per second.
 ROOFS = {"bytes": 4281e9, "float32": 51e12, "bfloat16": 736e12}

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
+
 from yaie.course.core.triton import tl, triton
 from yaie.ops.reference.attention import paged_attention
 
@@ -176,7 +178,8 @@ def operator_by(*names: str, home: str = "paged") -> Callable[[Any], Callable[..
         for name in names:
             setattr(module, name, mine if len(names) == 1 else getattr(mine, name))
         if home == "flash":
-            return partial(paged_attention, attention=partial(_one_sequence, module.attention))
+            one = partial(_one_sequence, module.ragged_attention)
+            return partial(paged_attention, attention=one)
         num_splits = module._num_splits
         module._num_splits = lambda *sizes: max(2, num_splits(*sizes))  # there is always a merge
         return module.paged_attention
@@ -184,5 +187,8 @@ def operator_by(*names: str, home: str = "paged") -> Callable[[Any], Callable[..
     return fit
 
 
-def _one_sequence(attention: Callable[..., Any], *qkv: Any, causal: bool, scale: Any) -> Any:
-    return attention(*qkv, causal, scale)
+def _one_sequence(
+    attention: Callable[..., Any], q: Any, k: Any, v: Any, causal: bool, scale: Any
+) -> Any:
+    ends = torch.arange(2, dtype=torch.int32, device=q.device)
+    return attention(q, k, v, ends * len(q), ends * len(k), causal, scale)

@@ -8,7 +8,7 @@ from yaie.course.core.cuda import KernelCase, in_every_order, operator_by
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb19 import paged
 
-fit = operator_by("yaie.ops.cuda.paged:one_block")
+fit = operator_by("yaie.course.lessons.ops.cuda.attention_paged:one_block")
 NAME = "paged_one_block"
 CHUNK = 1024  # scores at a time
 

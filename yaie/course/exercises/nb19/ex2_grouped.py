@@ -9,7 +9,7 @@ from yaie.course.core.cuda import KernelCase, accesses, in_every_order, operator
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb19 import paged
 
-fit = operator_by("yaie.ops.cuda.paged:grouped")
+fit = operator_by("yaie.course.lessons.ops.cuda.attention_paged:grouped")
 NAME = "paged_grouped"
 
 BECAUSE = (

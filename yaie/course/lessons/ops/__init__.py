@@ -14,6 +14,7 @@ FAMILIES = {  # module of each back end -> its operators, and the back ends that
     "elementwise": {"add": ALL, "add_relu": ALL},
     "rows": {"row_sum": ALL, "softmax": ALL},
     "matrix": {"transpose": NO_TRITON, "matmul": ALL},
+    "attention": {"attention": ALL},
     "attention_gradient": {"attention_backward": NO_TRITON},
     "kv": dict.fromkeys(("copy_blocks", "reshape_and_cache_fp8", "gather_kv"), NO_TRITON),
     "metadata": {"prefix_sum": NO_TRITON, "fill_draft_extend_metadata": ALL},
@@ -26,8 +27,8 @@ TABLE = {
     for family, operators in FAMILIES.items()
     for operator, backends in operators.items()
 }
+TABLE["attention"]["cuda_hopper"] = f"{__name__}.cuda.attention:attention_hopper"
 TABLE["attention_backward"]["reference"] = f"{__name__}.reference.flash:attention_backward"
-TABLE["shared_prefix_attention"]["cuda"] = "yaie.ops.cuda.paged:shared_prefix_attention"
 TABLE["matmul"]["triton"] = f"{__name__}.triton.matmul:matmul"
 TABLE["fill_draft_extend_metadata"] |= {
     "reference": f"{__name__}.reference.metadata:fill",

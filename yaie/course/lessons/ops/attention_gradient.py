@@ -9,8 +9,8 @@ from functools import partial
 
 import torch
 
+from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.reference.flash import FlashAttention
-from yaie.ops.attention import attention_forward
 from yaie.ops.checks import FLOATS, check_heads, check_tensor
 from yaie.ops.library import operator
 from yaie.ops.registry import AUTO

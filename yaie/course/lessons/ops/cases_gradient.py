@@ -7,7 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from yaie.bench.cases import Case, Draw, itemsize
 from yaie.bench.cases_attention import attention_flops
 from yaie.bench.protocol import Call
-from yaie.ops.reference.attention import contiguous_attention
+from yaie.course.lessons.ops.reference.attention import attention
 
 
 def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Case:
@@ -17,7 +17,7 @@ def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Cas
 
     def arguments(draw: Draw) -> tuple:
         grad_out, q, k, v = (draw.normal(tokens, heads, head_dim) for _ in range(4))
-        out, lse = contiguous_attention(q, k, v)
+        out, lse = attention(q, k, v)
         delta = (grad_out.float() * out.float()).sum(-1)
         return grad_out, q, k, v, lse, delta, True, None
 
