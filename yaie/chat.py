@@ -20,13 +20,9 @@ TEMPERATURE, TOP_P = 0.0, 0.9
 def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) -> LLM:
     """Load a model, with these options of `LLM`, and say how long it took."""
     started = time.perf_counter()
-    from yaie.engine.config import EngineConfig
     from yaie.engine.llm import LLM
     from yaie.engine.params import SamplingParams
-    from yaie.engine.start import choose_options
 
-    choose_options(EngineConfig(**options))  # raises before anything is loaded
-    print(f"loading {model} ...", flush=True)
     llm = LLM(model, exercises=exercises or None, **options)
     print(llm.engine.about, flush=True)
     if exercises:  # kernels are compiled at their first call, which is not the first answer's

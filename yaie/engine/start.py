@@ -1,10 +1,7 @@
 """From a model's name and a config to an engine that is ready."""
 
-from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-
-import torch
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import choose_device, choose_dtype, explain_shortage
@@ -23,15 +20,22 @@ from yaie.ops.registry import choose, register
 _number = count(1)  # of engines with learners' operators, for the names of these back ends
 
 
-def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises = None) -> Engine:
+def start_engine(
+    model: str | Path, config: EngineConfig, exercises: Exercises = None, says_so: bool = False
+) -> Engine:
     """Load a model and make its engine, in this process and in others if they share the model.
 
     Args:
         model, exercises: as for `LLM`.
+        says_so: whether to print that the model is loaded, once the options are known to be right.
 
-    The engine is to be closed in the end.
+    The engine is to be closed in the end. Raises ValueError or TypeError, before a model is loaded,
+    if there is no such device, dtype, operator or back end.
     """
-    device, dtype = choose_options(config)
+    device, backends = choose_device(config.device), choose(STEP_OPERATORS, config.backend)
+    dtype = choose_dtype(config.dtype, device)
+    if says_so:
+        print(f"loading {model} ...", flush=True)
     parts = chosen_parts(exercises)
     for line in parts.report:
         print(line)
@@ -41,7 +45,7 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
         with explain_shortage(
             f"the weights of {folder.name} do not fit {device}: take a smaller dtype or model"
         ):
-            backends = with_exercises(config.backend, parts)
+            backends |= plug_exercises(parts)
             llama = load_model(folder, dtype, device, backends, shard)
         arguments = (llama, Tokenizer(folder), config, parts)
         return_freed_memory()
@@ -51,19 +55,9 @@ def start_engine(model: str | Path, config: EngineConfig, exercises: Exercises =
         return engine
 
 
-def choose_options(config: EngineConfig) -> tuple[torch.device, str | torch.dtype]:
-    """The device and dtype of a config. Raises ValueError, before a model is loaded, if there is no
-    such device, dtype, operator or back end."""
-    choose(STEP_OPERATORS, config.backend)
-    device = choose_device(config.device)
-    return device, choose_dtype(config.dtype, device)
-
-
-def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
-    """A back end for each operator of a step: the learner's code where there is some."""
-    backends = choose(STEP_OPERATORS, backend)
+def plug_exercises(parts: Parts) -> dict[str, str]:
+    """Register the learner's operators, and return the name of their back end for each of them."""
     name = f"exercises-{next(_number)}"  # another engine may have another version of them
     for operator, function in parts.operators.items():
         register(operator, name, function)
-        backends[operator] = name
-    return backends
+    return dict.fromkeys(parts.operators, name)

@@ -19,7 +19,7 @@ from yaie.engine.device import still_works
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.request import Request, StepOutput
-from yaie.engine.start import choose_options, start_engine
+from yaie.engine.start import start_engine
 from yaie.engine.threads import return_freed_memory
 from yaie.server import wire
 
@@ -178,10 +178,7 @@ def main(
     loop = Loop(pipe)
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
-        config = EngineConfig(**options)
-        choose_options(config)  # raises before anything is loaded
-        print(f"loading {model} ...", flush=True)
-        engine = start_engine(model, config, exercises)
+        engine = start_engine(model, EngineConfig(**options), exercises, says_so=True)
         engine.tokenizer.forget_encoding()  # the HTTP process encodes
         loop.prepare(engine)
         gc.freeze()  # what is there stays, and need not be looked through
