@@ -147,10 +147,10 @@ def interfere(
     """Call `before(step)` before every forward pass, or `after(step, logits)` after it."""
     inner = engine.runner.run
 
-    def run_step(step, ready, samples=False):
+    def run_step(step, *about):
         if before is not None:
             before(step)
-        logits = inner(step, ready, samples)
+        logits = inner(step, *about)
         if after is not None:
             with torch.inference_mode():
                 after(step, logits)

@@ -139,6 +139,8 @@ def test_memory_of_a_step_is_all_but_the_prompts_own_cache(monkeypatch):
     context = CONFIG.max_position_embeddings
     memory_of_a_step(step, context + 3, 8, 16)
     assert batches[1].positions.tolist() == [*range(context), 0, 1, 2]
+    assert batches[1].slot_mapping.tolist() == [*range(context + 3)]  # a slot of its own for each
+    assert batches[1].block_tables.tolist() == [[*range(-(-(context + 3) // 16))]]
 
 
 def test_memory_in_use_is_everybodys(monkeypatch):

@@ -149,8 +149,8 @@ def prompt_logits(engine: Engine, prompts) -> torch.Tensor:
     """The logits after each prompt, `[prompts, vocabulary]`, in the model's dtype."""
     found, run_step = {}, engine.runner.run
 
-    def listen(step, ready, samples=False):
-        logits = run_step(step, ready, samples)
+    def listen(step, ready, *about):
+        logits = run_step(step, ready, *about)
         found.update({r.request_id: x for r, x in zip(ready, logits.clone(), strict=True)})
         return logits
 

@@ -8,12 +8,13 @@ import torch
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.graphs import PROMPT_TOKENS
+from yaie.engine.kv_cache import blocks_needed
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
 from yaie.model.weights import FORMATS, parse_dtype
+from yaie.ops.registry import AUTO
 
-AUTO = "auto"
 CPU_CACHE_BYTES = 2**30  # of keys and values, on a CPU, if nothing else is asked for
 GIB = 2**30
 
@@ -31,7 +32,7 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         chosen = None
     if chosen is None or chosen.type not in ("cpu", "cuda"):
         raise ValueError(f'{name} must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}')
@@ -41,13 +42,13 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
         built = torch.version.cuda
         why = f"torch is built for CUDA {built}, but finds no GPU" if built else "torch has no CUDA"
         raise ValueError(
-            f'device="{device}" needs a GPU, and {why}: pass device="cpu", or let `yaie doctor` '
-            "say what is missing"
+            f'{name}="{device}" needs a GPU, and {why}: take "cpu", or let `yaie doctor` say '
+            "what is missing"
         )
     index = torch.cuda.current_device() if chosen.index is None else chosen.index
     if index >= torch.cuda.device_count():
         raise ValueError(
-            f'device must be "cuda:0" to "cuda:{torch.cuda.device_count() - 1}", got {device!r}'
+            f'{name} must be "cuda:0" to "cuda:{torch.cuda.device_count() - 1}", got {device!r}'
         )
     return torch.device("cuda", index)
 
@@ -141,7 +142,7 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
     total = torch.cuda.get_device_properties(device).total_memory
     utilization = config.gpu_memory_utilization
     num_blocks = int(utilization * total - taken) // size
-    least = -(-longest // block_size)
+    least = blocks_needed(longest, block_size)
     if num_blocks < least:
         raise ValueError(
             f"gpu_memory_utilization {utilization} of {total / GIB:.1f} GiB leaves "
@@ -164,18 +165,11 @@ def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: i
     """Bytes of a GPU that are taken while `num_tokens` tokens of one sequence are computed, and
     logits for some: weights and everything else on the GPU, but for the sequence's cache."""
     config, device = model.config, model.embed.device
-    num_blocks = -(-num_tokens // block_size)
+    num_blocks = blocks_needed(num_tokens, block_size)
     shape = (num_blocks, block_size, config.num_key_value_heads, config.head_dim)
-    places = torch.arange(num_tokens, device=device)
-    batch = Batch(
-        token_ids=torch.zeros_like(places),
-        positions=places % config.max_position_embeddings,
-        slot_mapping=places,
-        block_tables=torch.arange(num_blocks, dtype=torch.int32, device=device).unsqueeze(0),
-        context_lens=torch.tensor([num_tokens], dtype=torch.int32, device=device),
-        cu_seqlens=torch.tensor([0, num_tokens], dtype=torch.int32, device=device),
-        logit_rows=places[-num_rows:],
-    )
+    zeros = torch.zeros(num_tokens, dtype=torch.int64, device=device)
+    batch = Batch.of_prompt(zeros, block_size, num_rows)
+    batch.positions = batch.positions % config.max_position_embeddings  # tokens may be more
     torch.cuda.empty_cache()
     # One pool for all layers: what each of them writes, the next one may overwrite.
     keys, values = (torch.zeros(shape, dtype=model.cache_dtype, device=device) for _ in range(2))

@@ -190,9 +190,7 @@ def write_batch(
     """
     requests, sources, tables = step.scheduled, fields["sources"], fields["block_tables"]
     places = np.arange(len(requests))
-    if shape.decodes < shape.sequences:
-        alone = step.num_decodes
-        places[alone:] += shape.decodes - alone
+    places[step.num_decodes :] += shape.decodes - step.num_decodes
     laid_out = LaidOut(fields, requests, places, np.array([r.num_kept_tokens for r in requests]))
     count = 0 if last is None else write_next_tokens(laid_out, last, kv)
     sources[count:] = np.arange(num_sampled + count, num_sampled + len(sources))

@@ -95,23 +95,20 @@ class Runner:
     def warm(self) -> None:
         """Compute a token into block 0, which is free yet: the disk is read for mapped weights."""
         if self.model.step is not None:
-            zero, starts = torch.zeros(1, dtype=torch.int64), torch.arange(2, dtype=torch.int32)
-            batch = Batch(zero, zero, zero, starts[:1].view(1, 1), starts[1:], starts, zero)
+            batch = Batch.of_prompt(torch.zeros(1, dtype=torch.int64), self.kv.block_size)
             self.model(batch, self.kv.key_pools, self.kv.value_pools)
 
     @torch.inference_mode()
-    def run(self, step: Step, ready: Sequence[Request], samples: bool = False) -> torch.Tensor:
-        """Compute the tokens of a step, and store their keys and values. Requests that ask for the
-        log-probabilities of their prompts get them.
-
-        Args:
-            ready: the requests whose tokens are all computed with this step.
-            samples: whether `sample` chooses the tokens: otherwise no random numbers are drawn.
+    def run(
+        self, step: Step, ready: Sequence[Request], samples: bool, shape: Shape
+    ) -> torch.Tensor:
+        """Compute the tokens of a step of this shape, and store their keys and values. Requests
+        that ask for the log-probabilities of their prompts get them.
 
         Returns:
-            Logits for the next token of each of them, `[ready, vocabulary]`; see `forward`.
+            Logits for the next token of each request in `ready`, `[ready, vocabulary]`; see
+            `forward`.
         """
-        shape = shape_of(step, ready, self.kv)
         self._lay_out(shape, step, ready, samples)
         hidden = self._hidden()
         if shape.rows > len(ready):
@@ -144,7 +141,8 @@ class Runner:
         """Compute the tokens of a step and choose the next ones, without waiting for them.
 
         Args:
-            ready, samples: as for `run`.
+            ready: the requests whose tokens are all computed with this step.
+            samples: whether `sample` chooses the tokens: otherwise no random numbers are drawn.
             choose: called in place of `sample`. It is Python, which no graph can repeat, so then
                 every kernel is launched by itself.
         """
@@ -157,7 +155,7 @@ class Runner:
             self._lay_out(graph.shape, step, ready, samples)
             tokens = graph.replay()[: len(ready)]
         else:
-            logits = self.run(step, ready, samples)
+            logits = self.run(step, ready, samples, shape)
             if ready and choose is not None:
                 tokens, logprobs = choose(logits.float())
             elif ready:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import nlargest
 from itertools import islice, takewhile
 
@@ -42,9 +43,9 @@ class Step:
         """How many tokens the step computes."""
         return sum(self.num_tokens.values())
 
-    @property
+    @cached_property
     def num_decodes(self) -> int:
-        """How many requests, from the first on, compute one token each."""
+        """How many requests of the complete step, from the first on, compute one token each."""
         counts = (self.num_tokens[request.request_id] for request in self.scheduled)
         return sum(1 for _ in takewhile(lambda count: count == 1, counts))
 

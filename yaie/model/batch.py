@@ -1,5 +1,7 @@
 """What one forward pass of the model works on."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +36,15 @@ class Batch:
     cu_seqlens: torch.Tensor
     logit_rows: torch.Tensor
     num_decodes: int = 0
+
+    @classmethod
+    def of_prompt(cls, token_ids: torch.Tensor, block_size: int, num_rows: int = 1) -> Batch:
+        """A batch of one sequence, computed whole, whose tokens lie in the first blocks in order.
+        The logits of its last `num_rows` tokens are wanted."""
+        places = torch.arange(len(token_ids), device=token_ids.device)
+        starts = places.new_tensor([0, len(places)], dtype=torch.int32)
+        table = places[: -(-len(places) // block_size)].int().unsqueeze(0)
+        return cls(token_ids, places, places, table, starts[1:], starts, places[-num_rows:])
 
     def __post_init__(self):
         tokens, batch = self.token_ids.shape[0], self.context_lens.shape[0]

@@ -55,13 +55,10 @@ def _largest(model: Llama) -> torch.Tensor:
     vocabulary: those that begin a sequence have the largest keys."""
     config, device = model.config, model.embed.device
     count = min(TOKENS, config.max_position_embeddings)
-    places = torch.arange(count, device=device)
-    starts = torch.tensor([0, count], dtype=torch.int32, device=device)
     shape = (2, config.num_hidden_layers, 1, count, config.num_key_value_heads, config.head_dim)
     pools = torch.zeros(shape, dtype=model.dtype, device=device)
-    tokens = places * config.vocab_size // count
-    batch = Batch(tokens, places, places, starts[:1].view(1, 1), starts[1:], starts, places[-1:])
-    model.hidden(batch, *map(list, pools))
+    tokens = torch.arange(count, device=device) * config.vocab_size // count
+    model.hidden(Batch.of_prompt(tokens, count), *map(list, pools))
     return pools.abs().amax(dim=(2, 3, 5)).float()
 
 
