@@ -190,6 +190,11 @@ def test_parameters_of_a_stream(llm):
         ({"policy": "best"}, ValueError, "policy"),
         ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
         ({"dtype": 32}, ValueError, "dtype"),
+        ({"backend": None}, TypeError, "backend must be a name or a mapping .* got None"),
+        ({"backend": ["cpp"]}, TypeError, r"backend must be a name or a mapping .*\['cpp'\]"),
+        ({"backend": {"norm": "cpp"}}, ValueError, "backend: operators are .*, got 'norm'"),
+        ({"backend": {"rotary": ["cpp"]}}, ValueError, r"backend of rotary must .*\['cpp'\]"),
+        ({"device": 2**70}, ValueError, "device must be .* got 1180591620717411303424"),
     ],
     ids=repr,
 )
@@ -206,7 +211,7 @@ def test_patience_is_counted_from_0():
 @pytest.mark.parametrize("name", ["gpu", "cuda:99"])
 def test_a_bad_device_of_the_environment(folder, monkeypatch, name):
     monkeypatch.setenv("YAIE_DEVICE", name)
-    with pytest.raises(ValueError, match=f"(?i)device.*{name}"):
+    with pytest.raises(ValueError, match=f"^YAIE_DEVICE.*{name}"):
         LLM(folder)
 
 
@@ -226,6 +231,12 @@ def test_unknown_models(name, tmp_path, monkeypatch):
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
     with pytest.raises((ValueError, FileNotFoundError), match=r"model|config"):
         LLM(name)
+
+
+@pytest.mark.parametrize("model", [None, 3, b"tiny"])
+def test_a_model_that_is_no_name(model):
+    with pytest.raises(TypeError, match="model must be a name or a path, got "):
+        LLM(model)
 
 
 def test_truncated_weights(folder, tmp_path):

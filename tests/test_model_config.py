@@ -90,6 +90,10 @@ def test_llama3_scaling_equals_transformers(field):
         ({"rope_parameters": {"rope_theta": 0}}, "rope_theta must be a positive number"),
         ({"rms_norm_eps": []}, "rms_norm_eps must be a positive number"),
         ({"rope_scaling": LLAMA3 | {"factor": None}}, "factor must be a positive number"),
+        (
+            {"rope_scaling": LLAMA3 | {"high_freq_factor": 1.0}},
+            r"high_freq_factor must be above low_freq_factor \(1.0\), got 1.0",
+        ),
         ({"num_attention_heads": 0, "head_dim": None}, "num_attention_heads must be a positive"),
         ({"vocab_size": 10**12}, "vocab_size must be at most 16777216"),
         ({"max_position_embeddings": 10**10}, "max_position_embeddings must be at most"),

@@ -572,6 +572,17 @@ def test_without_max_tokens_an_answer_takes_the_room_there_is(untied_model):
             assert usage["completion_tokens"] == wanted
 
 
+def test_too_many_tokens_are_called_as_the_client_calls_them(untied_model):
+    with serving(LLM(untied_model, num_blocks=64), max_tokens=8) as server, server.client() as http:
+        for name in ("max_tokens", "max_completion_tokens"):
+            sent = {"messages": [{"role": "user", "content": "a"}], name: 9}
+            error = http.post("/v1/chat/completions", json=sent).json()["error"]
+            assert error["param"] == name and error["message"] == f"{name} must be at most 8, got 9"
+    with serving(LLM(untied_model, num_blocks=64)) as server, server.client() as http:
+        error = http.post("/v1/chat/completions", json=sent | {name: 9999}).json()["error"]
+        assert error["param"] == name and f"tokens and {name} 9999 exceed" in error["message"]
+
+
 def test_chunks_have_every_field_of_a_choice(http):
     """However many tokens a chunk took along, which is a matter of who was faster."""
     call = body(stream=True, max_tokens=3, ignore_eos=True)

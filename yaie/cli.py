@@ -245,7 +245,8 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command; an error becomes one line, unless --debug is given."""
+    """Run the command; an error becomes one line, unless --debug is given, and status 1. (Status 2
+    says that typer could not parse the command line.)"""
     debug = "--debug" in sys.argv[1:]
     share_processors(os.environ)
     try:

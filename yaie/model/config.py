@@ -197,6 +197,8 @@ def _rope(raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     if missing:
         raise ValueError(f"rope scaling 'llama3' lacks {', '.join(missing)}")
     factor, low, high, original = (_positive(name, rope[name]) for name in LLAMA3_SCALING)
+    if high <= low:
+        raise ValueError(f"high_freq_factor must be above low_freq_factor ({low}), got {high}")
     return theta, RopeScaling(factor, low, high, int(original))
 
 

@@ -92,6 +92,8 @@ def pull(
 
 def find_model(name_or_path: str | Path, cache_dir: str | Path | None = None) -> Path:
     """The folder of a model given by name, by folder, or by GGUF file (converted once)."""
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise TypeError(f"model must be a name or a path, got {name_or_path!r}")
     name, path = str(name_or_path), Path(name_or_path).expanduser()
     if path.is_file() and path.suffix == ".gguf":
         return _converted(path, cache_dir)

@@ -165,7 +165,7 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
             mapping with a back end for some of them, and "auto" for the rest. There, the place of
             a function, "module:function", is a back end too: see `plug`.
 
-    Raises ValueError for an operator or a back end that there is not.
+    Raises ValueError for an operator or a back end that there is not, TypeError for anything else.
     """
     names = list(names)
     if isinstance(backends, str):
@@ -174,12 +174,15 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
             wanted = f"{_names(sorted(known))}, or OPERATOR=NAME for one (in Python a mapping)"
             raise ValueError(f"backend must be {wanted}, got {backends!r}")
         return {name: backends if backends in _of(name) else AUTO for name in names}
+    if not isinstance(backends, Mapping):
+        wanted = "a name or a mapping from operators to names"
+        raise TypeError(f"backend must be {wanted}, got {backends!r}")
     for name, backend in backends.items():
         if name not in names:
-            raise ValueError(f"operators are {_names(names)}, got {name!r}")
+            raise ValueError(f"backend: operators are {_names(names)}, got {name!r}")
         if isinstance(backend, str) and ":" in backend:
             plug(name, backend)
-        elif backend != AUTO and backend not in _of(name):
+        elif backend not in [AUTO, *_of(name)]:
             raise ValueError(f"backend of {name} must be {_names(_of(name))}, got {backend!r}")
     return {name: backends.get(name, AUTO) for name in names}
 

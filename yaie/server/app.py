@@ -180,10 +180,13 @@ class _Server:
     ) -> Job:  # fmt: skip
         """Make a request for each answer, and queue them."""
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
-        limit = self.settings.max_tokens
+        is_newer = getattr(body, "max_completion_tokens", None) is not None
+        name, limit = (
+            "max_completion_tokens" if is_newer else "max_tokens",
+            self.settings.max_tokens,
+        )
         if limit is not None and max_tokens > limit:
-            message = f"max_tokens must be at most {limit}, got {max_tokens}"
-            raise ApiError(400, message, param="max_tokens")
+            raise ApiError(400, f"{name} must be at most {limit}, got {max_tokens}", param=name)
         try:
             answers = body.sampling_params(max_tokens, logprobs, prompt_logprobs)
             self.limits.checked_params(answers[0])
@@ -193,14 +196,16 @@ class _Server:
             field = first if first in type(body).model_fields else None
             raise ApiError(400, message, param=field) from error
         self.worker.check_capacity(len(prompts) * len(answers))
-        about = (request.scope["request_id"], body.cache_salt or "", param)
+        about = (request.scope["request_id"], body.cache_salt or "", param, name)
         requests = [self._request(p, params, *about) for p in prompts for params in answers]
         return self.worker.submit(requests)
 
     def _request(
-        self, prompt: list[int], params: SamplingParams, request_id: str, salt: str, param: str
-    ) -> EngineRequest:
-        """A request for one answer; requests of different salts share no cached prefix."""
+        self, prompt: list[int], params: SamplingParams, request_id: str, salt: str, param: str,
+        max_tokens: str,
+    ) -> EngineRequest:  # fmt: skip
+        """A request for one answer; requests of different salts share no cached prefix. `param` and
+        `max_tokens` are what the client calls the prompt and the limit."""
         most, code = self.limits.max_model_len, "context_length_exceeded"
         try:
             self.limits.check_prompt(prompt, param)
@@ -208,8 +213,8 @@ class _Server:
             too_long = len(prompt) >= most
             raise ApiError(400, str(error), param, code if too_long else None) from error
         if len(prompt) + params.max_tokens > most:
-            asked = f"the prompt's {len(prompt)} tokens and max_tokens {params.max_tokens}"
-            raise ApiError(400, f"{asked} exceed the {most} tokens that fit", "max_tokens", code)
+            asked = f"the prompt's {len(prompt)} tokens and {max_tokens} {params.max_tokens}"
+            raise ApiError(400, f"{asked} exceed the {most} tokens that fit", max_tokens, code)
         return EngineRequest(request_id, prompt, params, salt)
 
     async def _answer(self, call: Call, body: protocol.Sampling) -> ASGIApp:
