@@ -105,7 +105,7 @@ def _describe(operator: str, backend: str, device: torch.device) -> KernelInfo:
 
 
 def cuda_files(function: Callable) -> list[str]:
-    """The files of csrc/ that a function names, itself or by what it calls in its module."""
+    """The files of csrc/ that a function names, itself or by what it calls in folders `cuda`."""
     found: list[str] = []
     seen: set[types.CodeType] = set()
 
@@ -120,7 +120,7 @@ def cuda_files(function: Callable) -> list[str]:
         for value in [*constants, *known]:
             if isinstance(value, str) and value.endswith(".cu"):
                 found.append(value)
-            elif isinstance(value, types.FunctionType) and value.__globals__ is names:
+            elif isinstance(value, types.FunctionType) and ".cuda." in value.__module__:
                 look(value)
 
     if isinstance(function, types.FunctionType):
