@@ -16,9 +16,9 @@ from yaie.engine.params import SamplingParams
 from yaie.engine.parts import Exercises
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.start import start_engine
+from yaie.model.tokenizer import Message
 
 Prompt = str | Sequence[int]
-Message = dict[str, str]
 
 
 class LLM:

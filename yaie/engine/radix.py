@@ -296,7 +296,10 @@ class RadixTree:
         self.num_values -= len(leaf.values)
         self.num_evictable -= len(leaf.values)
         self._offer(leaf.parent)
-        self._forget_if_empty(leaf.parent)
+        root = leaf.parent  # if it is one: there may be a namespace for every user
+        if root.parent is None and not root.children and root is not self.root:
+            del self.roots[root.namespace]
+            self.num_nodes -= 1
 
     def _oldest_leaf(self) -> RadixNode | None:
         """Take the unlocked leaf with the smallest `last_access` out of the heap.
@@ -339,12 +342,6 @@ class RadixTree:
     def _root_of(self, namespace: str) -> RadixNode:
         """The namespace's root; a new one, which `insert` keeps, if it has no tokens."""
         return self.roots.get(namespace) or RadixNode("", [], None, namespace)
-
-    def _forget_if_empty(self, node: RadixNode) -> None:
-        """Drop a namespace's root without children: there may be a namespace for every user."""
-        if node.parent is None and not node.children and node is not self.root:
-            del self.roots[node.namespace]
-            self.num_nodes -= 1
 
     # ------------------------------------------------------------------------ requests
 
