@@ -70,16 +70,13 @@ class Engine:
             num_blocks = smallest(count_blocks(model, config), own_shard(), model.embed.device)
             config = replace(config, num_blocks=num_blocks)
         num_blocks, block_size = config.num_blocks, config.block_size
-        self.tokenizer = tokenizer
-        self.config = model.config
-        ends = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
-        self.eos_token_ids = {token for token in ends if token < model.config.vocab_size}
-        longest = min(model.config.max_position_embeddings, num_blocks * block_size)
+        self.tokenizer, self.config = tokenizer, model.config
+        vocab_size, context = self.config.vocab_size, self.config.max_position_embeddings
+        ends = {*self.config.eos_token_ids, tokenizer.eos_token_id} - {None}
+        self.eos_token_ids = {token for token in ends if token < vocab_size}
+        longest = min(context, num_blocks * block_size)
         self.max_model_len = config.max_model_len or longest
-        self.limits = Limits(
-            *(self.max_model_len, model.config.max_position_embeddings, model.config.vocab_size),
-            *(num_blocks, block_size),
-        )
+        self.limits = Limits(self.max_model_len, context, vocab_size, num_blocks, block_size)
         fits, most = self.max_model_len <= longest, f"at most {longest} ({self.limits.sizes})"
         check_range("max_model_len", self.max_model_len, fits, most)
         pool = parts.block_pool(num_blocks)

@@ -179,13 +179,6 @@ class FastSampler(SamplingKernel, samples_on_device=True):
     Usually a few hundred tokens hold a mass of `p`; finding 512 is faster than a sort.
     """
 
-    def sample(self, logits: torch.Tensor, temperature=1.0, *args, **parameters) -> torch.Tensor:
-        """As `SamplingKernel.sample`, but only an argmax if all rows are greedy."""
-        if isinstance(temperature, list) and not any(temperature):
-            check_logits(logits)
-            return logits.argmax(dim=-1)
-        return super().sample(logits, temperature, *args, **parameters)
-
     def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         """See `SamplingKernel.top_p`, which decides every row that needs more than the head."""
         p = _column("top_p", p, logits)

@@ -68,7 +68,6 @@ class ModelConfig:
     rope_scaling: RopeScaling | None = None
     tie_word_embeddings: bool = False
     qkv_bias: bool = False
-    bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
@@ -124,7 +123,6 @@ class ModelConfig:
             rope_scaling=scaling,
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
             qkv_bias=ARCHITECTURES[architecture],
-            bos_token_id=raw.get("bos_token_id"),
             eos_token_ids=_merge_ids(raw.get("eos_token_id"), eos_token_id),
         )
 

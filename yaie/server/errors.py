@@ -9,6 +9,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
+TYPES = {
+    401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error",
+    503: "service_unavailable",
+}  # fmt: skip
+
 log = logging.getLogger("yaie.server")
 
 
@@ -36,7 +41,8 @@ class ApiError(Exception):
     ) -> None:  # fmt: skip
         super().__init__(message)
         self.status, self.closes = status, closes
-        found = {"message": message, "type": _type(status), "param": param, "code": code}
+        kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+        found = {"message": message, "type": kind, "param": param, "code": code}
         self.body = {"error": found}
 
     def response(self) -> JSONResponse:
@@ -76,14 +82,6 @@ def unexpected(request: Request, error: Exception) -> JSONResponse:
     name = request.scope["request_id"]
     log.error("%s: %s %s failed", name, request.method, request.url.path, exc_info=error)
     return ApiError(500, "the server failed; its log says why").response()
-
-
-def _type(status: int) -> str:
-    types = {
-        401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error",
-        503: "service_unavailable",
-    }  # fmt: skip
-    return types.get(status, "server_error" if status >= 500 else "invalid_request_error")
 
 
 def from_validation(error: ValidationError) -> ApiError:
