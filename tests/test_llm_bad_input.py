@@ -107,6 +107,11 @@ def test_the_engine_takes_no_text(llm):
         ([{"role": "user", "content": 5}], TypeError, r"messages\[0\]\['content'\] must be a str"),
         ([{"role": "user", "content": None}], TypeError, r"messages\[0\]\['content'\]"),
         ([{"role": "user", "content": "word " * 99}], ValueError, r"messages has \d+ tokens"),
+        (
+            [[USER], [{"role": "user", "content": "word " * 99}]],
+            ValueError,
+            r"messages\[1\] has \d+ tokens",
+        ),
     ],
     ids=repr,
 )

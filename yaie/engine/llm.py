@@ -94,9 +94,11 @@ class LLM:
         """
         self._check_open()
         check_sequence("messages", messages, "a list of messages, or a list of such lists")
-        conversations = [messages] if isinstance(messages[0], dict) else messages
+        is_single = isinstance(messages[0], dict)
+        conversations = [messages] if is_single else messages
         prompts = [self.tokenizer.apply_chat_template(messages) for messages in conversations]
-        return self._run(prompts, sampling_params, ["messages"] * len(prompts))
+        names = ["messages" if is_single else f"messages[{i}]" for i in range(len(prompts))]
+        return self._run(prompts, sampling_params, names)
 
     def stream(
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None

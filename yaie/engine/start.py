@@ -7,7 +7,7 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.device import choose_device, choose_dtype, explain_shortage
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, together
-from yaie.engine.parts import Exercises, Parts, chosen_parts
+from yaie.engine.parts import Exercises, chosen_parts
 from yaie.engine.ranks import before_leaving
 from yaie.engine.threads import return_freed_memory
 from yaie.model.config import ModelConfig
@@ -41,11 +41,14 @@ def start_engine(
         print(line)
     folder = find_model(model)
     model_config = ModelConfig.from_folder(folder)
+    name = f"exercises-{next(_number)}"  # another engine may have another version of them
+    for operator, function in parts.operators.items():
+        register(operator, name, function)
+        backends[operator] = name
     with together(model_config, device, folder, config, exercises) as (ranks, shard):
         with explain_shortage(
             f"the weights of {folder.name} do not fit {device}: take a smaller dtype or model"
         ):
-            backends |= plug_exercises(parts)
             llama = load_model(folder, dtype, device, backends, shard)
         arguments = (llama, Tokenizer(folder), config, parts)
         return_freed_memory()
@@ -53,11 +56,3 @@ def start_engine(
         if shard.size > 1:
             before_leaving(engine.runner.forget_graphs)
         return engine
-
-
-def plug_exercises(parts: Parts) -> dict[str, str]:
-    """Register the learner's operators, and return the name of their back end for each of them."""
-    name = f"exercises-{next(_number)}"  # another engine may have another version of them
-    for operator, function in parts.operators.items():
-        register(operator, name, function)
-    return dict.fromkeys(parts.operators, name)
