@@ -169,7 +169,7 @@ def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: i
     shape = (num_blocks, block_size, config.num_key_value_heads, config.head_dim)
     zeros = torch.zeros(num_tokens, dtype=torch.int64, device=device)
     batch = Batch.of_prompt(zeros, block_size, num_rows)
-    batch.positions = batch.positions % config.max_position_embeddings  # tokens may be more
+    batch.positions = batch.positions % config.max_position_embeddings  # a step may be longer
     torch.cuda.empty_cache()
     # One pool for all layers: what each of them writes, the next one may overwrite.
     keys, values = (torch.zeros(shape, dtype=model.cache_dtype, device=device) for _ in range(2))
