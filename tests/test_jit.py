@@ -511,6 +511,7 @@ def test_a_library_that_asks_for_another_cuda_runtime(tmp_path, monkeypatch):
         subprocess.run([*link, str(tmp_path / "empty.cpp"), *linked, "-o", target], check=True)
     (tmp_path / "libcudart_of_12.so").unlink()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     module = jit.load(SOURCE)
     monkeypatch.setattr(module, "_library", lambda capability: target)
     told = r"libcudart_of_12.* cannot open .*; nvcc must be of torch's CUDA version, "
@@ -538,6 +539,8 @@ extern "C" cudaError_t take(const volatile float* __restrict__ x, float** y, int
     take = launcher.packed_in(ctypes.CDLL(str(target)))
     given = [0x7F0000000008, 0, -3, 2**64 - 1, -math.inf, 0.1, True, -(2**40), 16]
     assert take(launcher.pack(*given)) == 1
+    first = launcher.addresses_first  # a repeated call packs only these again
+    assert first.pack(given[0], given[1], given[-1]) == launcher.pack(*given)[: first.size]
     for place, other in enumerate((8, 8, 3, 1, 0.0, 0.2, False, 0, 8)):
         assert take(launcher.pack(*given[:place], other, *given[place + 1 :])) == 0
 

@@ -140,14 +140,14 @@ class Module:
         if quick is not None and not self.checked:
             values, index = quick
             values.append(_stream(index))
-            self.launch_on_gpu(launcher, values, index)
+            self.start(launcher, index, values)
             return
         device = check_arguments(launcher, arguments)
         if device is None or device.type == "cpu":
             self._emulated().call(launcher, arguments)
         elif device.type == "cuda" and not self.checked:
             values = launcher.values(arguments, _stream(device.index))
-            self.launch_on_gpu(launcher, values, device.index)
+            self.start(launcher, device.index, values)
         else:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
@@ -197,20 +197,22 @@ class Module:
                     self._on_cpu = module
         return self._on_cpu
 
-    def launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
+    def start(self, launcher: Launcher, index: int, values: Sequence[Any]) -> None:
+        """Launch on card `index`."""
         import torch
 
         if torch._C._cuda_getDevice() != index:
             with torch.cuda.device(index):
                 return self.start(launcher, index, values)
-        self.start(launcher, index, values)
-
-    def start(self, launcher: Launcher, index: int, values: Sequence[Any]) -> None:
-        """Launch on card `index`, which must be the current one."""
         functions = self._on_gpu.get(index) or self._compiled_for(index)
-        if error := functions[launcher.name](launcher.pack(*values)):
-            late = _LATE if error in _LASTING else ""
-            raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
+        _check(launcher, functions[launcher.name](launcher.pack(*values)))
+
+    def repeat(self, launcher: Launcher, index: int, values: Sequence[Any]) -> Callable[..., None]:
+        """A launch like one that `start` made, with other addresses: a function of the pointers and
+        the stream, when `index` is the current card. The numbers are those of `values`."""
+        function, pack = self._on_gpu[index][launcher.name], launcher.addresses_first.pack
+        numbers = launcher.pack(*values)[launcher.addresses_first.size :]
+        return lambda *addresses: _check(launcher, function(pack(*addresses) + numbers))
 
     def _compiled_for(self, index: int) -> dict[str, Any]:
         import torch
@@ -241,6 +243,12 @@ class Module:
     def _tell(self, built: Built, where: str) -> None:
         if built.fresh and sys.stdout.isatty():
             print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
+
+
+def _check(launcher: Launcher, error: int) -> None:
+    if error:
+        late = _LATE if error in _LASTING else ""
+        raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
 
 
 def _stream(index: int) -> int:

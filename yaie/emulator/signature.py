@@ -3,7 +3,7 @@
 import ctypes
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from numbers import Integral, Real
@@ -104,16 +104,32 @@ class Launcher:
         return function
 
     @cached_property
-    def pack(self) -> Callable[..., bytes]:
-        """Packs the values of a call into bytes, 8 for each, for what `packed_in` returns."""
-        return struct.Struct("".join(f"{p.ctype._type_}0q" for p in self.parameters)).pack
+    def order(self) -> list[int]:
+        """Which parameters are packed one after another: pointers and the stream, the addresses
+        that differ from call to call, and then numbers."""
+        kinds = [0 if p.pointer else 1 if p.is_stream else 2 for p in self.parameters]
+        return sorted(range(len(kinds)), key=kinds.__getitem__)
+
+    @cached_property
+    def addresses_first(self) -> struct.Struct:
+        """Packs the pointers and the stream of a call: the first bytes of what `pack` returns."""
+        return struct.Struct("P" * sum(p.pointer or p.is_stream for p in self.parameters))
+
+    @cached_property
+    def _packed(self) -> struct.Struct:
+        return struct.Struct("".join(f"{self.parameters[i].ctype._type_}0q" for i in self.order))
+
+    def pack(self, *values: Any) -> bytes:
+        """The values of a call in bytes, 8 for each, for what `packed_in` returns."""
+        return self._packed.pack(*[values[i] for i in self.order])
 
     @property
     def packed_call(self) -> str:
         """C++ text with a function `yaie_packed_<name>`, which reads from memory what `pack` wrote,
         and calls the launcher; it is declared again because it may stand in a namespace."""
         types = ", ".join(p.type for p in self.parameters)
-        values = [f"*({p.type}*)(values + {8 * i})" for i, p in enumerate(self.parameters)]
+        places = {which: 8 * i for i, which in enumerate(self.order)}
+        values = [f"*({p.type}*)(values + {places[i]})" for i, p in enumerate(self.parameters)]
         return (
             f'extern "C" cudaError_t {self.name}({types});\n'
             f'extern "C" cudaError_t yaie_packed_{self.name}(const char* values) '
@@ -154,14 +170,17 @@ class Launcher:
             for p in self.wanted
         )
 
-    def addresses(self, arguments: Sequence[Any]) -> list[tuple[int, int | None]]:
-        """(index, address) of each pointer that is given; None is the address of a table, which is
-        not that of one tensor."""
-        return [
-            (place, None if parameter.table else argument.data_ptr())
-            for place, (parameter, argument) in enumerate(zip(self.wanted, arguments, strict=True))
-            if parameter.pointer and argument is not None
-        ]
+    @cached_property
+    def can_repeat(self) -> bool:
+        """Whether other addresses are enough for another launch with the same numbers: there is a
+        stream, and no table, which is an address that is not one tensor's."""
+        streams = len(self.parameters) - len(self.wanted)
+        return streams == 1 and not any(p.table for p in self.wanted)
+
+    def pointers(self, arguments: Sequence[Any]) -> list[Any]:
+        """What is given for the pointers: tensors, and 0 in place of None."""
+        given = zip(self.wanted, arguments, strict=True)
+        return [0 if x is None else x for p, x in given if p.pointer]
 
     def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
         """What is passed: pointers in place of tensors, and the stream where it belongs."""

@@ -7,6 +7,10 @@ stream that is current then. A plan holds no tensor. A call is kept only if each
 launched with belongs to an argument or to memory that it made: then the result depends on nothing
 else.
 
+A plan is a Python function whose text is written for its call, as torch.compile writes one around
+its kernels: code for any number of tensors takes half as long again. Its __doc__ is the text, and
+notebook 22 shows one.
+
 A call from Python is planned if its arguments are positional. The model calls torch's operators
 instead (`torch.ops.yaie`), whose launches CUDA graphs record.
 """
@@ -16,29 +20,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from operator import itemgetter
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import _C
+from torch import _C, Tensor
 from torch._C._dynamo import guards
 from torch.autograd import _profiler_enabled
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 MOST, MOST_ALIKE = 4096, 16  # kinds of calls, and plans per kind: the newest are kept
-TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-STREAM = object()  # stands for the handle of a stream in a recorded launch
+TENSORS = frozenset({Tensor, torch.nn.Parameter})
+MISSED = object()  # what a plan returns for the arguments of another call
 # They make memory of a shape, strides and a dtype on the current card in a third of the time of
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _PLAIN = TENSORS | {int, float, bool, type(None)}
-# Per operator, back end, size of the first tensor and card, and whether gradients are recorded,
-# which no guard checks: the guards, alignments and numbers of each call, and its plan, or None if
-# the call cannot be kept.
-_plans: dict[tuple, list[tuple[guards.TensorGuards, list[int], list[tuple], Plan | None]]] = {}
-Start = Callable[[Sequence[Any]], None]
+# Per operator, back end, number of arguments, size of the first tensor and card, and whether
+# gradients are recorded, which no guard checks: functions of the arguments.
+_plans: dict[tuple, list[Callable[[tuple], Any]]] = {}
+_compile = cache(compile)  # other shapes and numbers have the same text
 
 
 class _Thread(threading.local):
@@ -49,63 +51,74 @@ _thread = _Thread()
 
 
 class Plan:
-    """The launches of a call. Its tensors are those given, then those that it makes."""
+    """A call that is recorded, as lines of the function that repeats it. There x0 is argument 0,
+    y3 memory that the call makes, and at_x0 an address; `names` has what else the lines name."""
 
-    def __init__(self, arguments: Sequence[Any], written: Sequence[int]) -> None:
-        self.tensors = _tensors(arguments)
-        self.written = [len(_tensors(arguments[:i])) for i in written]
+    def __init__(self, arguments: tuple) -> None:
         self.index = arguments[0].get_device()
-        self.made: list[Callable[[], torch.Tensor]] = []
-        self.launches: list[tuple[Start, list[Any], itemgetter]] = []
-        self.is_whole, self.is_provisional = True, False
+        self.tensors = {f"x{i}": x for i, x in enumerate(arguments) if type(x) in TENSORS}
+        # The guard accepts tensors of the same type, dtype, card, sizes and strides, under the same
+        # modes of torch, and which require a gradient as now.
+        given, dynamic = self.tensors.values(), ("dynamic_dims_sizes", "dynamic_dims_strides")
+        check = guards.TensorGuards(*given, **dict.fromkeys(dynamic)).check
+        self.names = {"check": check, "torch": torch, "_C": _C, "MISSED": MISSED}
+        fits = [f"check({', '.join(self.tensors)})"]
+        for i, x in enumerate(arguments):
+            if type(x) in TENSORS:
+                fits.append(f"(at_x{i} := x{i}.data_ptr()) & 15 == {x.data_ptr() & 15}")
+            else:  # 1, 1.0 and True are equal, but not all are allowed
+                fits.append(f"type(x{i}) is {self.name(type(x))} and x{i} == {self.name(x)}")
+        self.conditions = [
+            f"{''.join(f'x{i}, ' for i in range(len(arguments)))}= arguments",
+            f"if not ({' and '.join(fits)}): return MISSED",
+        ]
+        self.lines = [
+            f"if _C._cuda_getDevice() != {self.index}:",
+            f" with torch.cuda.device({self.index}): return plan(arguments)",
+            f"stream = _C._cuda_getCurrentRawStream({self.index})",
+        ]
+        self.launches, self.is_whole, self.is_provisional = 0, True, False
 
-    def note(
-        self, start: Start, values: Sequence[Any], addresses: Iterable[tuple[int, int | None]]
-    ) -> None:
-        """Record a launch on the current card.
+    def name(self, value: Any) -> str:
+        """A name for a value in the lines."""
+        name = f"v{len(self.names)}"
+        self.names[name] = value
+        return name
 
-        Args:
-            start: launches with the values it is given.
-            values: those of this launch, with addresses in place of tensors, and STREAM.
-            addresses: (index, address) of each address in `values`; with None, an address that is
-                not that of one tensor, the call cannot be kept.
-        """
-        own = {x.data_ptr(): i for i, x in enumerate(self.tensors, len(values))}
-        places = {values.index(STREAM): -1, **{i: own.get(address) for i, address in addresses}}
-        self.is_whole &= None not in places.values()
-        choose = itemgetter(*[places.get(i, i) for i in range(len(values))])
-        self.launches.append((start, list(values), choose))
+    def note(self, start: Callable[..., None], values: Iterable[Any]) -> None:
+        """Record a launch on the current card: `start` takes the values, addresses of tensors and
+        numbers, and the stream after them. With a tensor that is neither given nor made, the call
+        cannot be kept."""
+        own = {x.data_ptr(): f"at_{name}" for name, x in self.tensors.items()}
+        said = [own.get(x.data_ptr()) if isinstance(x, Tensor) else self.name(x) for x in values]
+        self.is_whole &= None not in said
+        self.lines.append(f"{self.name(start)}({', '.join(map(str, said))}, stream)")
+        self.launches += 1
 
-    def finish(self, result: Any) -> Plan | None:
-        """The plan, without its tensors, or None if the call cannot be kept."""
-        places = {id(x): i for i, x in enumerate(self.tensors)}
-        results = result if isinstance(result, tuple) else (result,)
-        found = [places.get(id(x)) for x in results if x is not None]
-        self.result = itemgetter(*found) if found else lambda tensors: None
-        del self.tensors
-        return self if self.is_whole and self.launches and None not in found else None
-
-    def run(self, given: Sequence[torch.Tensor], addresses: list[int]) -> Any:
-        """Make the memory, launch, and return what the operator returns."""
-        if _C._cuda_getDevice() != self.index:
-            with torch.cuda.device(self.index):
-                return self.run(given, addresses)
-        new = [make() for make in self.made]
-        addresses += [x.data_ptr() for x in new]
-        addresses.append(_C._cuda_getCurrentRawStream(self.index))
-        for start, values, choose in self.launches:
-            start(choose(values + addresses))
-        for which in self.written:
-            increment_version(given[which])
-        return self.result([*given, *new])
+    def finish(self, call: Callable, written: Sequence[int], result: Any) -> Callable[[tuple], Any]:
+        """The function that repeats the call, which returned `result`; or one that calls the
+        operator, `call`, if the call cannot be kept."""
+        names = {id(None): "None", **{id(x): name for name, x in self.tensors.items()}}
+        results = [names.get(id(x)) for x in (result if isinstance(result, tuple) else [result])]
+        lines = ["return call(*arguments)"]
+        if self.is_whole and self.launches and None not in results:
+            counted = [f"increment_version(x{i})" for i in written]
+            lines = [*self.lines, *counted, f"return {', '.join(results)}"]
+        text = "\n ".join(["def plan(arguments):", *self.conditions, *lines])
+        self.names |= {"call": call, "increment_version": increment_version}
+        exec(_compile(text, "plan", "exec"), self.names)
+        self.names["plan"].__doc__ = text
+        return self.names["plan"]
 
 
-def made(x: torch.Tensor) -> torch.Tensor:
+def made(x: Tensor) -> Tensor:
     """Note in the plan that is recorded, if any, to allocate memory like x's; returns x."""
     if plan := _thread.recording:
+        make = partial(_EMPTY[x.device.type], tuple(x.shape), x.stride(), x.dtype)
+        y = f"y{len(plan.tensors)}"
+        plan.lines += [f"{y} = {plan.name(make)}()", f"at_{y} = {y}.data_ptr()"]
         plan.is_whole &= x.is_contiguous() and x.numel() > 0
-        plan.made.append(partial(_EMPTY[x.device.type], tuple(x.shape), x.stride(), x.dtype))
-        plan.tensors.append(x)
+        plan.tensors[y] = x
     return x
 
 
@@ -157,26 +170,20 @@ def launch(
     # The guards do not notice these; the rest of `must_be_seen` is checked when a plan is made.
     if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
         return operator(*arguments, backend=backend)
-    first = arguments[0]
-    like = operator, backend, first.numel(), first.get_device(), _C.is_grad_enabled()
-    for guard, low, numbers, plan in _plans.get(like, ()):
-        tensors = _tensors(arguments) if numbers else arguments
-        fits = len(tensors) == len(low) and (not numbers or numbers == _numbers(arguments))
-        if fits and guard.check(*tensors):
-            addresses = [x.data_ptr() for x in tensors]
-            if [address & 15 for address in addresses] == low:
-                if plan is None:
-                    return operator(*arguments, backend=backend)
-                return plan.run(tensors, addresses)
+    first, has_grad = arguments[0], _C.is_grad_enabled()
+    like = operator, backend, len(arguments), first.numel(), first.get_device(), has_grad
+    for plan in _plans.get(like, ()):
+        result = plan(arguments)
+        if result is not MISSED:
+            return result
     if recording() or must_be_seen(arguments):  # a tensor that is transformed has no address
         return operator(*arguments, backend=backend)
     # A plan tells arguments apart by their addresses: an empty tensor has none, and a tensor that
     # is given twice could be two tensors in the next call.
-    tensors = _tensors(arguments)
-    addresses = [x.data_ptr() for x in tensors]
+    addresses = [x.data_ptr() for x in arguments if type(x) in TENSORS]
     if 0 in addresses or len(set(addresses)) < len(addresses):
         return operator(*arguments, backend=backend)
-    _thread.recording = plan = Plan(arguments, written)
+    _thread.recording = plan = Plan(arguments)
     try:
         result = operator(*arguments, backend=backend)
     finally:
@@ -184,20 +191,7 @@ def launch(
     if len(_plans) >= MOST:
         forget()
     if not plan.is_provisional:
-        # The guard accepts tensors of the same type, dtype, card, sizes and strides, under the same
-        # modes of torch, and which require a gradient as now.
-        guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        low = [address & 15 for address in addresses]
         known = _plans.setdefault(like, [])
-        known.insert(0, (guard, low, _numbers(arguments), plan.finish(result)))
+        known.insert(0, plan.finish(partial(operator, backend=backend), written, result))
         del known[MOST_ALIKE:]
     return result
-
-
-def _tensors(arguments: Iterable[Any]) -> list[torch.Tensor]:
-    return [x for x in arguments if type(x) in TENSORS]
-
-
-def _numbers(arguments: Sequence[Any]) -> list[tuple[int, type, Any]]:
-    """The numbers, with place and type: 1, 1.0 and True are equal, but not all are allowed."""
-    return [(i, type(x), x) for i, x in enumerate(arguments) if type(x) not in TENSORS]

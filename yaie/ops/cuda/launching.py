@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,11 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
 
 
 def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Note a launch, which can be kept if it has pointers and its last value is the stream."""
     module, launcher = function.kernel
-    addresses = launcher.addresses(arguments)
-    if not addresses or not launcher.parameters[-1].is_stream:
-        plan.is_whole = False
-        return
-    start = partial(module.start, launcher, plan.index)
-    plan.note(start, launcher.values(arguments, plans.STREAM), addresses)
+    plan.is_whole &= launcher.can_repeat
+    if plan.is_whole:
+        start = module.repeat(launcher, plan.index, launcher.values(arguments, 0))
+        plan.note(start, launcher.pointers(arguments))
 
 
 @cache

@@ -112,24 +112,24 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
     if INTERPRETED or plan is None:
         return
     given = [*arguments, *[options[name] for name in kernel.arg_names[len(arguments) :]]]
-    addresses = {i: x.data_ptr() for i, x in enumerate(given) if isinstance(x, torch.Tensor)}
-    values = [addresses.get(i, x) for i, x in enumerate(given)] + [0, plans.STREAM]
-    grid = (*grid, 1, 1)[:3]
+    kinds, grid = list(compiled.src.signature.values()), (*grid, 1, 1)[:3]
     run, hooks, about = compiled[grid], triton.knobs.runtime, compiled.metadata
     plan.is_whole &= about.num_ctas == 1 and not about.global_scratch_size
-    kinds = enumerate(compiled.src.signature.values())
-    types = {i: "f" if kind == "fp32" else "l" for i, kind in kinds if kind != "constexpr"}
-    passed = itemgetter(*types, -2, -2)  # the last two are null: no scratch memory
-    fixed = compiled.function, *grid, about.num_warps, about.shared, "".join(types.values()) + "ll"
-    launch = functools.partial(torch._C._StaticCudaLauncher._launch_kernel, *fixed)
+    passed = [x for x, kind in zip(given, kinds, strict=True) if kind != "constexpr"]
+    constants = {i: x for i, x in enumerate(given) if kinds[i] == "constexpr"}
+    types = "".join("f" if kind == "fp32" else "l" for kind in kinds if kind != "constexpr") + "ll"
+    form = compiled.function, *grid, about.num_warps, about.shared, types
+    launch = functools.partial(torch._C._StaticCudaLauncher._launch_kernel, *form)
 
-    def start(values: Sequence[Any]) -> None:
+    def start(*values: Any) -> None:
         if hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls:
-            run(*values[:-2], stream=values[-1])
+            rest = iter(values)
+            every = [constants[i] if i in constants else next(rest) for i in range(len(kinds))]
+            run(*every, stream=values[-1])
         else:
-            launch(passed(values), values[-1])
+            launch(values[:-1], values[-1])
 
-    plan.note(start, values, addresses.items())
+    plan.note(start, [*passed, 0, 0])  # the last two are null: no scratch memory
 
 
 def fastest(
