@@ -129,14 +129,14 @@ def test_a_rank_holds_its_part_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("backend", "changed", "normalizes"),
+    ("backend", "replaced", "normalizes"),
     [
         *(("auto", (), True), ({"add_rms_norm": "cuda"}, (), True)),
         *(("reference", (), False), ("auto", ("add_rms_norm",), False)),
     ],
 )
 def test_a_norm_that_is_asked_for_is_not_left_out(
-    tiny_model, monkeypatch, backend, changed, normalizes
+    tiny_model, monkeypatch, backend, replaced, normalizes
 ):
     """The kernel that adds up what the ranks have computes the norm too, but no one else's."""
     model, computed = load_model(tiny_model, shard=Shard(1, 2)), []
@@ -148,7 +148,7 @@ def test_a_norm_that_is_asked_for_is_not_left_out(
         return operators.add_rms_norm(x, *norm, backend="reference") if norm else None
 
     monkeypatch.setattr("yaie.model.llama.all_reduce", all_reduce)
-    monkeypatch.setattr("yaie.model.llama.changed", {*changed})
+    monkeypatch.setattr("yaie.model.llama.replaced", {*replaced})
     batch = make_batch([([5, 6, 7], 0, [0]), ([8], 0, [1])], 16)
     found = model.hidden(batch, *make_pools(model.config, 2, 16))
     assert computed == [3 * normalizes] * 2 * len(model.layers)

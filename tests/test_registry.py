@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.ops.matrix import transpose
 from yaie.course.lessons.ops.reference.matrix import transpose as plain_transpose
 from yaie.course.lessons.ops.rows import softmax
+from yaie.model import llama
 from yaie.ops import registry
 from yaie.ops.cuda import flash, launching, paged
 from yaie.ops.norm import rms_norm
@@ -282,3 +284,24 @@ def test_a_function_by_its_place_is_a_back_end(monkeypatch, tmp_path):
         registry.choose(["rotary"], {"rotation": "mine_to_plug:rotate"})
     with pytest.raises(ValueError, match=r"backend of rotary must be .*, got None"):
         registry.choose(["rotary"], {"rotary": None})
+
+
+def test_a_back_end_of_ones_own_leaves_the_others_as_they_are(monkeypatch):
+    """An engine with a learner's operator must not slow down the next engine in the process."""
+    replaced = set()
+    monkeypatch.setattr(registry, "replaced", replaced)
+    monkeypatch.setattr(llama, "replaced", replaced)
+    monkeypatch.setitem(registry._FUNCTIONS, "rotary", dict(registry._FUNCTIONS["rotary"]))
+
+    def uses_the_engines_kernel(backend="auto"):
+        return llama.Llama._is_own(SimpleNamespace(backends={"rotary": backend}), "rotary")
+
+    for _ in range(2):
+        registry.register("rotary", "mine", print)
+    assert uses_the_engines_kernel() and not uses_the_engines_kernel("mine")
+    registry.register("rotary", "cuda", print)
+    assert not uses_the_engines_kernel() and not uses_the_engines_kernel("cuda")
+    replaced.clear()
+    registry.prefer("rotary", "mine")
+    assert not uses_the_engines_kernel()
+    registry.prefer("rotary", None)

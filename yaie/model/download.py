@@ -63,6 +63,8 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
     A lost connection is taken up again where it broke, `attempts` times without a new byte.
     Raises PullError if it stays broken, or if the server sends more than `size` bytes.
     """
+    own = os.environ.get("PIP_CERT") or os.environ.get("REQUESTS_CA_BUNDLE")
+    tls = ssl.create_default_context(cafile=own if own and os.path.isfile(own) else None)
     left = attempts
     while left:
         start = path.stat().st_size if path.exists() else 0
@@ -71,7 +73,7 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
             start = 0
         request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
         try:
-            response = urlopen(request, timeout=30, context=_tls())
+            response = urlopen(request, timeout=30, context=tls)
         except (URLError, HTTPException, ConnectionError, TimeoutError):
             return False
         with response:
@@ -144,8 +146,3 @@ def _receive(response, path: Path, start: int, size: int, report: Report) -> Non
                 )
             file.write(piece)
             report("downloading", start, size)
-
-
-def _tls() -> ssl.SSLContext:
-    own = os.environ.get("PIP_CERT") or os.environ.get("REQUESTS_CA_BUNDLE")
-    return ssl.create_default_context(cafile=own if own and os.path.isfile(own) else None)

@@ -47,6 +47,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     for operator, places in _PLACES.items()
 }
 changed: set[str] = set()  # the operators for which a back end was registered or preferred
+replaced: set[str] = set()  # those of them for which "auto" may mean other code than ours
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 
@@ -93,6 +94,8 @@ def register(operator: str, backend: str, function: Callable) -> None:
         raise TypeError(f"function must be callable, got {type(function).__name__}")
     functions[backend] = function
     changed.add(operator)
+    if any(backend in names for names in ORDER.values()):
+        replaced.add(operator)
 
 
 def find(place: str, wanted: str) -> Any:
@@ -144,6 +147,7 @@ def prefer(operator: str, backend: str | None) -> None:
         raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
     _preferred[operator] = backend
     changed.add(operator)
+    replaced.add(operator)
 
 
 def operators() -> list[str]:
