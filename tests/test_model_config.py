@@ -95,9 +95,10 @@ def test_llama3_scaling_equals_transformers(field):
             r"high_freq_factor must be above low_freq_factor \(1.0\), got 1.0",
         ),
         ({"num_attention_heads": 0, "head_dim": None}, "num_attention_heads must be a positive"),
-        ({"vocab_size": 10**12}, "vocab_size must be at most 16777216"),
+        ({"vocab_size": 10**12}, "vocab_size must be at most 1114112"),
         ({"max_position_embeddings": 10**10}, "max_position_embeddings must be at most"),
         ({"num_hidden_layers": 10**6}, "num_hidden_layers must be at most 4096"),
+        ({"vocab_size": 2**20 + 2**17}, "vocab_size must be at most 1114112"),  # see `as_key`
         ({"eos_token_id": "x"}, "eos_token_id must be a token id"),
         ({"eos_token_id": [[1]]}, "eos_token_id must be a token id"),
         ({"eos_token_id": [2, 384]}, "eos_token_id must be from 0 to 383.*got 384"),

@@ -23,8 +23,9 @@ REQUIRED = (
 )
 SIZES = (*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
 # No model comes near these; without them a damaged file could ask for all memory, or loop forever.
+# The radix tree holds a token as a character, so the vocabulary may have as many as Unicode.
 LARGEST = 2**18
-LARGEST_OF = {"vocab_size": 2**24, "max_position_embeddings": 2**24, "num_hidden_layers": 2**12}
+LARGEST_OF = {"vocab_size": 0x110000, "max_position_embeddings": 2**24, "num_hidden_layers": 2**12}
 LLAMA3_SCALING = (
     "factor",
     "low_freq_factor",
