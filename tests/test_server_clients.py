@@ -185,9 +185,14 @@ def test_the_log_tells_each_request_if_it_is_wanted(untied_model, caplog):
 # ---------------------------------------------------------------------------- raw sockets
 
 
-def connect(url: str, sent: bytes = b"") -> socket.socket:
+def connect(url: str, sent: bytes = b"", buffer: int = 1 << 20) -> socket.socket:
+    """A connection on which `sent` is sent. `buffer`: bytes that the kernel receives ahead of the
+    reader; if it shrank later, the sender's timers could delay what is sent by a minute."""
     host, _, port = url.removeprefix("http://").rpartition(":")
-    connection = socket.create_connection((host, int(port)), 60)
+    connection = socket.socket()
+    connection.settimeout(60)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    connection.connect((host, int(port)))
     connection.sendall(sent)
     return connection
 
@@ -395,13 +400,11 @@ def test_who_reads_nothing_delays_only_its_own_answer(running, http, version, lo
     asked |= {"ignore_eos": True, "logprobs": logprobs}
     whole = http.post("/v1/completions", json=asked).json()
     request = completion(**asked, stream=True, stream_options={"include_usage": True})
-    with connect(running.url) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(request.replace(b"HTTP/1.1", b"HTTP/" + version, 1))
+    request = request.replace(b"HTTP/1.1", b"HTTP/" + version, 1)
+    with connect(running.url, request, buffer=4096) as connection:
         wait_until(lambda: running.worker.num_requests == 8)
         wait_until(lambda: not running.worker.num_requests)
         assert http.get("/health").status_code == 200
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         answer = connection.makefile("rb").read()
     assert (b"Transfer-Encoding: chunked" in answer) == (version == b"1.1")
     events = [json.loads(event) for event in re.findall(rb"data: (\{.*\})\n", answer)]
