@@ -98,7 +98,7 @@ class Server:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.root = f"http://127.0.0.1:{self.http.server_port}"
         self.url = f"{self.root}/files/{WHEEL}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, args=[0.01], daemon=True).start()
 
     def answer(self, handler):
         if handler.path.startswith("/simple/"):
