@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
 WORKERS = f"--numprocesses={min(os.cpu_count() or 1, 4)}"
 BY_SCOPE = "--dist=loadscope"
+LEAN = ("-pno:nbval", "-pno:schemathesis")  # 1.6 s in each process; tests that use them import them
 BY_NAME = "--no-loadscope-reorder"  # conftest.py puts the tests last that come in small parts
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -32,14 +33,14 @@ STEPS = {
         "tests",
         "-m",
         "not browser",
-        *("-p", "no:nbval", "-p", "no:schemathesis"),  # imported by the tests that use them
+        *LEAN,
         WORKERS,
         BY_SCOPE,
         BY_NAME,
         "--durations=20",
     ],
     "notebooks": ["yaie.course.author", "test", WORKERS, BY_SCOPE],
-    "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs", WORKERS, BY_SCOPE],
+    "browser": ["pytest", "tests/test_browser.py", "-mbrowser", *LEAN, "-rs", WORKERS, BY_SCOPE],
 }
 
 
