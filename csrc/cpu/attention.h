@@ -61,8 +61,7 @@ static inline void weigh(const float* weights, const uint8_t* const* values, int
         for (int v = 0; v < V; ++v) total[m][v] = load<Floats>(sums + m * head_dim + v * LANES);
     for (int64_t k = 0; k < count; ++k) {
         Floats value[V];
-        for (int v = 0; v < V; ++v)
-            value[v] = F::unpack(values[k] + (from + v) * F::BYTES, 0);
+        for (int v = 0; v < V; ++v) value[v] = F::unpack(values[k] + (from + v) * F::BYTES, 0);
         for (int m = 0; m < M; ++m)
             for (int v = 0; v < V; ++v) total[m][v] += value[v] * weights[m * ROW + k];
     }
@@ -117,8 +116,7 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
                 store(score + k, weight);
             }
             float rescale = exponential(splat(most[row] - maximum))[0];
-            most[row] = maximum;
-            total[row] = total[row] * rescale + sum(mass);
+            total[row] = total[row] * rescale + sum(mass), most[row] = maximum;
             for (int64_t i = 0; i < dim; ++i) sums[row * dim + i] *= rescale;
         }
         each_tile<MOST_ROWS>(rows, [&](int64_t row, auto m) {

@@ -124,12 +124,9 @@ struct Rounded {  // 32 numbers of x in 8 bits
 static inline void round_groups(const float* x, int64_t size, Rounded* to) {
     for (const float* end = x + size; x < end; x += 32, ++to) {
         Floats high = {}, total = {};
-        for (int i = 0; i < 32; i += LANES) {
-            Floats value = load<Floats>(x + i);
-            high = larger(high, larger(value, -value));
-        }
-        float most = largest(high);
-        float by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
+        for (int i = 0; i < 32; i += LANES)
+            high = larger(high, larger(load<Floats>(x + i), -load<Floats>(x + i)));
+        float most = largest(high), by = most < 1e-30f ? 0.0f : 127.0f / most;  // which is finite
         for (int i = 0; i < 32; i += LANES) {
             Floats whole = load<Floats>(x + i) * by + ROUND;
             store(to->x + i, __builtin_convertvector(bits<Words>(whole), Bytes));

@@ -211,25 +211,23 @@ extern "C" void step(const Model& m, const Layer* layers, const Batch& b, double
                 m.block_size, m.heads, m.kv_heads, dim};
     int64_t floats = 0;
     std::vector<Piece> pieces = plan(a, floats);
-    float* total = call_room.floats(tokens * (2 * hidden + qkv_size + wide + m.inner) + floats);
-    float *normed = total + tokens * hidden, *qkv = normed + tokens * hidden;
-    float *attended = qkv + tokens * qkv_size, *inner = attended + tokens * wide;
-    float* states = floats ? inner + tokens * m.inner : nullptr;
+    int64_t rows = tokens, most = std::max(tokens, b.rows);
+    float* total = call_room.floats(most * (2 * hidden + qkv_size + wide + m.inner) + floats);
+    float *normed = total + most * hidden, *qkv = normed + most * hidden;
+    float *attended = qkv + most * qkv_size, *inner = attended + most * wide;
+    float* states = floats ? inner + most * m.inner : nullptr;
     a.q = qkv, a.out = attended;
+    embed(m.embedding, hidden, b.token_ids, tokens, total, 1);
     Team team;
-#pragma omp parallel num_threads(threads) firstprivate(a)
+#pragma omp parallel num_threads(threads) firstprivate(a, rows, total, normed, attended)
     {
-        auto normalize = [&](int64_t rows, const int64_t* which, const float* weight, float* to) {
+        auto normalize = [&](const float* weight, float* to) {
             team.each(rows, [&](int64_t i) {
-                const float* from = total + (which ? which[i] : i) * hidden;
-                rms_norm(from, weight, to + i * hidden, 1, hidden, eps, 1);
+                rms_norm(total + i * hidden, weight, to + i * hidden, 1, hidden, eps, 1);
             });
         };
-        team.each(tokens, [&](int64_t t) {
-            embed(m.embedding, hidden, b.token_ids + t, 1, total + t * hidden, 1);
-        });
         for (const Layer* layer = layers; layer < layers + m.num_layers; ++layer) {
-            normalize(tokens, nullptr, layer->attention_norm, normed);
+            normalize(layer->attention_norm, normed);
             multiply_all(team, thread_room, layer->qkv, normed, tokens, qkv, STORE);
             team.each(tokens, [&](int64_t t) {
                 float *heads = qkv + t * qkv_size, *keys = heads + wide;
@@ -239,12 +237,19 @@ extern "C" void step(const Model& m, const Layer* layers, const Batch& b, double
             });
             a.keys = layer->keys, a.values = layer->values;
             attend_all(team, thread_room, a, 1.0f / sqrtf(dim), pieces, states);
-            multiply_all(team, thread_room, layer->output, attended, tokens, total, ADD);
-            normalize(tokens, nullptr, layer->mlp_norm, normed);
-            multiply_all(team, thread_room, layer->gate_up, normed, tokens, inner, GATED);
-            multiply_all(team, thread_room, layer->down, inner, tokens, total, ADD);
+            if (layer == layers + m.num_layers - 1) {  // from here on, only what is asked for
+                team.each(rows = b.rows, [&](int64_t i) {
+                    std::copy_n(attended + b.logit_rows[i] * wide, wide, qkv + i * wide);
+                    std::copy_n(total + b.logit_rows[i] * hidden, hidden, normed + i * hidden);
+                });
+                attended = qkv, std::swap(total, normed);
+            }
+            multiply_all(team, thread_room, layer->output, attended, rows, total, ADD);
+            normalize(layer->mlp_norm, normed);
+            multiply_all(team, thread_room, layer->gate_up, normed, rows, inner, GATED);
+            multiply_all(team, thread_room, layer->down, inner, rows, total, ADD);
         }
-        normalize(b.rows, b.logit_rows, m.norm, out);
+        normalize(m.norm, out);
     }
 }
 

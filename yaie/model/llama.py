@@ -123,10 +123,13 @@ class Llama(nn.Module):
         out, total = self._embed(batch.token_ids), None  # total: the sum of all layers so far
         for index, layer in enumerate(self.layers):
             qkv, total = self._of_norm(layer.qkv, out, total, layer.attention_norm)
-            out = self._attend(layer, qkv, batch, key_pools[index], value_pools[index])
+            attended = self._attend(qkv, batch, key_pools[index], value_pools[index])
+            if layer is self.layers[-1]:  # all keys and values are written
+                attended, total = attended[batch.logit_rows], total[batch.logit_rows]
+            out = layer.output(attended)
             inner, total = self._of_norm(layer.gate_up, out, total, layer.mlp_norm, gated=True)
             out = layer.down(inner)
-        return self._norm(out[batch.logit_rows], total[batch.logit_rows], self.norm)[0]
+        return self._norm(out, total, self.norm)[0]
 
     def _of_norm(
         self, linear: Linear, out: torch.Tensor, total: torch.Tensor | None,
@@ -169,13 +172,9 @@ class Llama(nn.Module):
         return native.embed(self.embedding, token_ids).to(self.dtype)
 
     def _attend(
-        self,
-        layer: Layer,
-        qkv: torch.Tensor,
-        batch: Batch,
-        key_pool: torch.Tensor,
-        value_pool: torch.Tensor,
+        self, qkv: torch.Tensor, batch: Batch, key_pool: torch.Tensor, value_pool: torch.Tensor
     ) -> torch.Tensor:
+        """Store keys and values, and attend to them: `[tokens, heads × head_dim]`."""
         heads = qkv.unflatten(-1, (-1, self.config.head_dim))
         angles, pools = (batch.positions, self.cos, self.sin), (key_pool, value_pool)
         fits = self.has_kernels and key_pool.dtype == heads.dtype
@@ -189,7 +188,7 @@ class Llama(nn.Module):
             rotated = self._compute("rotary", heads[:, : num_q + num_kv], *angles)
             q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
             self._compute("reshape_and_cache", k, v, *pools, batch.slot_mapping)
-        return layer.output(self._attention(q, pools, batch).flatten(1))
+        return self._attention(q, pools, batch).flatten(1)
 
     def _attention(self, q: torch.Tensor, pools: Pools, batch: Batch) -> torch.Tensor:
         """Attention over the paged cache. Of prompts and requests that decode in the same batch, a
