@@ -958,11 +958,14 @@ def test_sizes_of_graphs():
         return [(shape.tokens, shape.sequences, shape.rows, shape.decodes) for shape in found]
 
     decode = [(n, n, n, n) for n in (1, 2, 4, 8, 16, 20)]
-    mixed = [(16, 15 + 16 + 1, 20, 15)]
+    mixed = [(16, 15 + 16 + 1, 16, 15)]
     assert sizes(20, 128, 4, 40) == decode + mixed + [(n, 41, 20, 20) for n in (32, 40)]
     mixed += [(n, 41, 20, 20) for n in graphs.PROMPT_TOKENS[1:]]
     assert sizes(20, 8, 16, 10**6) == decode + mixed
     assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3, 3)  # a longer step there is not
+    assert sizes(200, 8, 16, 256)[-3:] == [
+        (128, 127 + 128 + 1, 128, 127), (256, 257, 128, 128), (256, 401, 200, 200),
+    ]  # fmt: skip
     assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8, 1)
     assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 

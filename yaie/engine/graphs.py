@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
+# With fewer requests than a step may have, such a step has fewer rows of logits, and of the last
+# layer's products, and a smaller block table to copy.
+FEW_REQUESTS = 128
 
 
 @contextmanager
@@ -65,7 +68,8 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
 
     Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are padding, and fewer
     in small steps. Then steps of up to PROMPT_TOKENS tokens, or as many as there can be, of any
-    sequences: prompts, chunks of them, and the requests that decode meanwhile.
+    sequences: prompts, chunks of them, and the requests that decode meanwhile; of up to
+    FEW_REQUESTS of each, and of as many as there may be.
 
     Args:
         max_blocks, block_size: the most blocks of a sequence, and the tokens of a block.
@@ -74,15 +78,17 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
     sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
     decode = [Shape(n, n, n, max_blocks, n) for n in sorted(sizes | {max_num_seqs})]
     most_tokens = min(most_tokens, max_num_seqs * max_blocks * block_size, PROMPT_TOKENS[-1])
-    tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens}
-    return decode + [_mixed(n, max_num_seqs, max_blocks) for n in sorted(tokens)]
+    tokens = sorted({n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens})
+    requests = min(FEW_REQUESTS, max_num_seqs), max_num_seqs
+    mixed = [_mixed(n, most, max_blocks) for n in tokens for most in requests]
+    return decode + list(dict.fromkeys(mixed))
 
 
-def _mixed(tokens: int, max_num_seqs: int, max_blocks: int) -> Shape:
+def _mixed(tokens: int, most: int, max_blocks: int) -> Shape:
     """A shape with room for as many requests that decode, and as many others, as a step of these
-    tokens can have together, and a last sequence for padding."""
-    decodes, others = min(tokens - 1, max_num_seqs), min(tokens, max_num_seqs)
-    return Shape(tokens, decodes + others + 1, max_num_seqs, max_blocks, decodes)
+    tokens can have together, at most `most` of each, and a last sequence for padding."""
+    decodes, others = min(tokens - 1, most), min(tokens, most)
+    return Shape(tokens, decodes + others + 1, others, max_blocks, decodes)
 
 
 def why_not_captured(model: Llama) -> str | None:
