@@ -321,7 +321,8 @@ __device__ __forceinline__ void wgmma_wait() {
 #define C_64 C_32, C_16(32), C_16(48)
 #define C_80 C_64, C_16(64)
 #define C_96 C_80, C_16(80)
-#define C_128 C_96, C_16(96), C_16(112)
+#define C_112 C_96, C_16(96)
+#define C_128 C_112, C_16(112)
 #define R_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define R_32                                                                                     \
     R_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -333,10 +334,12 @@ __device__ __forceinline__ void wgmma_wait() {
     R_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define R_96                                                                                     \
     R_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define R_128                                                                                    \
+#define R_112                                                                                    \
     R_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "    \
-         "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, "  \
-         "%124, %125, %126, %127"
+         "%110, %111"
+#define R_128                                                                                    \
+    R_112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, "           \
+          "%124, %125, %126, %127"
 // The instruction for N columns; further operands begin after the N / 2 accumulators.
 #define WGMMA_SHARED(N, TYPE, REGISTERS, ACCUMULATORS, A, B, ADD, A_IS_MN, B_IS_MN)              \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                            \
@@ -354,8 +357,9 @@ __device__ __forceinline__ void wgmma_wait() {
                    "r"(static_cast<int>(add)), "n"(B_MN)                                         \
                  : "memory")
 #define WGMMA_SHARED_ANY_N(TYPE)                                                                 \
-    static_assert(N == 32 || N == 64 || N == 80 || N == 128 || N == 160 || N == 192 || N == 256, \
-                  "N is 32, 64, 80, 128, 160, 192 or 256");                                      \
+    static_assert(N == 32 || N == 64 || N == 80 || N == 128 || N == 160 || N == 192 ||           \
+                      N == 224 || N == 256,                                                      \
+                  "N is 32, 64, 80, 128, 160, 192, 224 or 256");                                 \
     if constexpr (N == 32)                                                                       \
         WGMMA_SHARED(32, TYPE, R_16, C_16(0), "%16", "%17", "%18", "%19", "%20");                \
     else if constexpr (N == 64)                                                                  \
@@ -368,6 +372,8 @@ __device__ __forceinline__ void wgmma_wait() {
         WGMMA_SHARED(160, TYPE, R_80, C_80, "%80", "%81", "%82", "%83", "%84");                  \
     else if constexpr (N == 192)                                                                 \
         WGMMA_SHARED(192, TYPE, R_96, C_96, "%96", "%97", "%98", "%99", "%100");                 \
+    else if constexpr (N == 224)                                                                 \
+        WGMMA_SHARED(224, TYPE, R_112, C_112, "%112", "%113", "%114", "%115", "%116");           \
     else                                                                                         \
         WGMMA_SHARED(256, TYPE, R_128, C_128, "%128", "%129", "%130", "%131", "%132")
 #define WGMMA_REGISTERS_ANY_N(TYPE)                                                              \

@@ -412,6 +412,17 @@ CASES = [
         oracle=lambda x, weight, bias: (weight.double() @ x.double() + bias.double(),), atol=1e-4,
         dtypes=HALVES, any_alignment=False,
     ),
+    Case(
+        "gated_product", "matmul/hopper/gated.cu",
+        # Steps: fewer than stages, more, a last one cut off. Tiles: cut off on both sides, pairs
+        # with one tile, several for a cluster.
+        ((0, 8, 16), (3, 8, 8), (70, 120, 136), (129, 328, 392), (300, 240, 64), (1, 1016, 328)),
+        inputs=lambda shape, draw: (draw(shape[0], shape[2]), draw(2 * shape[1], shape[2])),
+        outputs=lambda x, weight: [(len(x), len(weight) // 2)],
+        arguments=lambda i, outputs: (*i, *outputs, *outputs[0].shape, i[0].shape[1]),
+        oracle=lambda x, weight: silu_and_mul(x.double() @ weight.double().t()), atol=2e-3,
+        dtypes=HALVES, any_alignment=False,
+    ),
     *(norm_gemv(gated, has_residual) for gated in (False, True) for has_residual in (False, True)),
     Case(
         "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),

@@ -12,7 +12,11 @@ from torch.nn import functional
 from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 
-GEMV = "matmul/gemv.cu"
+GEMV, GATED = "matmul/gemv.cu", "matmul/hopper/gated.cu"
+GATED_TILE = 128, 112  # tokens and columns
+# The share of all SMs' time for which the tiles of GATED must have work. With less, torch's product
+# and the activation are faster (an H200: notebooks/data/27_gated_h200.json).
+ENOUGH = 0.86
 FEW_TOKENS = 16  # up to here, reading the weights is what takes time
 
 
@@ -33,13 +37,16 @@ class Linear(nn.Module):
     With `by_gemv`, a kernel of the back end `cuda` multiplies a single token. It reads most weights
     faster than torch's, and begins while the kernel before it still runs. Torch, too, chooses its
     kernels by the number of tokens, so a token's last bits depend on its neighbors in either case.
+
+    With `gated_sms`, the SMs of a card, a kernel of the back end `cuda` computes a product of gate
+    and up and the activation after it, for numbers of tokens that keep these SMs busy.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):
         super().__init__()
         self.weight, self.bias = weight, bias
         self.rows: Sequence[Rows] = ()
-        self.by_gemv = False
+        self.by_gemv, self.gated_sms = False, 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out]`."""
@@ -78,13 +85,36 @@ class Linear(nn.Module):
         )
         return out, total
 
+    def gated(self, x: torch.Tensor) -> torch.Tensor:
+        """`silu_and_mul` of the product, in one kernel. Call it only if `takes_gated(x)`."""
+        from yaie.ops.cuda.launching import launch
+
+        rows, size = self.weight.shape
+        out = x.new_empty(len(x), rows // 2)
+        launch(GATED, "gated_product", x.dtype, x, self.weight, out, *out.shape, size)
+        return out
+
     def takes(self, x: torch.Tensor) -> bool:
         """Whether the kernel multiplies x: one aligned row of the weight's dtype. Torch multiplies
         all else."""
-        if not self.by_gemv or x.shape != (1, self.weight.shape[1]) or x.dtype != self.weight.dtype:
+        return self.by_gemv and x.shape == (1, self.weight.shape[1]) and self._is_plain(x)
+
+    def takes_gated(self, x: torch.Tensor) -> bool:
+        """Whether `gated` is as fast as torch's product of x and the activation after it."""
+        if not self.gated_sms or not self._is_plain(x):
             return False
-        is_seen = torch.compiler.is_compiling() or x.requires_grad  # by torch, which knows no gemv
-        return not is_seen and x.is_contiguous() and x.data_ptr() % 16 == 0
+        height, width = GATED_TILE
+        tokens, columns = len(x), len(self.weight) // 2
+        tiles = -(-tokens // height) * 2 * -(-columns // (2 * width))  # in pairs
+        busy = tokens * columns / (height * width)
+        return busy >= ENOUGH * self.gated_sms * -(-tiles // self.gated_sms)
+
+    def _is_plain(self, x: torch.Tensor) -> bool:
+        """Whether x is aligned, has the weight's dtype, and torch, which does not know the kernels,
+        need not see what is done with it."""
+        is_seen = torch.compiler.is_compiling() or x.requires_grad
+        is_aligned = x.is_contiguous() and x.data_ptr() % 16 == 0
+        return x.dtype == self.weight.dtype and is_aligned and not is_seen
 
     def torch_is_faster(self, tokens: int) -> bool:
         """Whether torch multiplies faster than the back end `cpp`: in bfloat16, with instructions

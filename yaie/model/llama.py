@@ -24,7 +24,7 @@ from torch.nn.functional import embedding
 
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
-from yaie.model.linear import GEMV, Linear
+from yaie.model.linear import GATED, GEMV, Linear
 from yaie.model.parallel import VocabularyParallel, all_reduce
 from yaie.model.shards import WHOLE, Shard, part
 from yaie.model.step import Step, multiplies
@@ -137,12 +137,15 @@ class Llama(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         """`linear` of the norm of out + total, then `silu_and_mul` of it if `gated`; and that sum.
 
-        One kernel computes all of it for a single token, on a GPU and without other ranks.
+        One kernel computes all of it for a single token, on a GPU and without other ranks; for
+        many, a kernel for Hopper computes the product and its activation.
         """
         names = "rms_norm", "add_rms_norm", "silu_and_mul"
         if self.num_ranks == 1 and linear.takes(out) and self._is_own(*names):
             return linear.of_norm(out, total, weight, self.config.rms_norm_eps, gated)
         normed, total = self._norm(out, total, weight)
+        if gated and linear.takes_gated(normed) and self._is_own("silu_and_mul"):
+            return linear.gated(normed), total
         product = linear(normed)
         return self._compute("silu_and_mul", product) if gated else product, total
 
@@ -233,11 +236,16 @@ class Llama(nn.Module):
             from yaie.build import jit  # a CPU starts without it
             from yaie.ops.cuda.rotary import BOTH
 
-            ways = [jit.load(file).how(self.embed.device) for file in (GEMV, BOTH)]
-            self.has_kernels = all(way.available for way in ways)
+            device = self.embed.device
+            *ways, gated = [jit.load(file).how(device).available for file in (GEMV, BOTH, GATED)]
+            self.has_kernels = all(ways)
             for linear in self.linears():
                 rows, size = linear.weight.shape
                 linear.by_gemv = self.has_kernels and size % 8 == 0 and rows * size < 2**31
+            sms = torch.cuda.get_device_properties(device).multi_processor_count if gated else 0
+            for layer in self.layers:
+                whole = layer.gate_up.by_gemv and len(layer.gate_up.weight) % 16 == 0
+                layer.gate_up.gated_sms = sms if whole else 0
 
     def take(self, tensors: Mapping[str, Rows]) -> None:
         """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if
