@@ -455,7 +455,10 @@ def of_docs() -> list[tuple]:
     decode = [row["times as fast as one GPU"] for row in two
               if row["way"] == "peers" and row["step"].startswith("decode")]  # fmt: skip
     eight = json.loads((DATA / "19_fp8_quality_cpu.json").read_text())["caches"]["e4m3"]
+    gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
+    times = [torch_us / own for torch_us, own in (gated[n]["alone"] for n in ("256", "16384"))]
     return [
+        ("for the activation | {:.2f} and {:.2f} times", *times),
         ("{:.2f} to {:.2f} times as fast", min(decode), max(decode)),
         ("by {:.3f} nats on average", eight["kl_mean"]),
         ("the same at {:.0f} % of", 100 * eight["same_likeliest"]),
@@ -584,7 +587,13 @@ def test_the_changelog_names_the_figures_of_its_data():
     rows, spread = record["rows"][2:], record["spread rows"]
     rates = [round(rows[0][f"{who} tokens_per_second"], -2) for who in ("server", "engine")]
     parts = [row["tokens_per_second ratio"] for row in (rows[0], spread[0], rows[1], spread[1])]
+    gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
+    few, many = (gated[n]["layer"] for n in ("256", "16384"))
+    longest = json.loads((DATA / "28_longest_h200.json").read_text())["ratios"]["llama-8b"]
     said = [
+        f"{few[0] - few[1]:.0f} of {few[0]:.0f} µs with 256 tokens",
+        f"{many[0] - many[1]:.0f} of {many[0]:,.0f} with 16,384",
+        f"with {longest:.2f} times as many tokens per second as mini-sglang",
         f"takes {cuda[0]:.1f} µs (torch's own {calls['rms_norm']['after']['cuda']['torch_us']})",
         "`silu_and_mul` {:.1f}, `add_rms_norm` {:.1f} and paged attention {:.1f}".format(*cuda[1:]),
         "through Triton they take {:.1f}, {:.1f}, {:.1f} and {:.1f}".format(*triton),

@@ -3,6 +3,8 @@
 Its results are compared with float64 in tests/test_kernels.py, as a row of the table of kernels.
 """
 
+import json
+
 import pytest
 import torch
 from launches import captured, checked, gpu_only
@@ -10,6 +12,7 @@ from test_gemv import CONFIG, drawn
 from torch import nn
 
 from yaie.course.author.gpu.engine_steps import decode_batch
+from yaie.course.core.paths import DATA
 from yaie.model import linear, llama
 from yaie.model.linear import GATED, Linear
 from yaie.ops.reference.elementwise import silu_and_mul
@@ -39,6 +42,18 @@ def test_it_is_taken_where_its_tiles_keep_the_card_busy(monkeypatch, inner, take
     layer = gate_up(inner, 64)
     found = {n: layer.takes_gated(torch.empty(n, 64, device="meta")) for n in (*taken, *left)}
     assert found == dict.fromkeys(taken, True) | dict.fromkeys(left, False)
+
+
+def test_where_it_is_taken_a_layer_was_faster(monkeypatch):
+    monkeypatch.setattr(Linear, "_is_plain", lambda *_: True)
+    record = json.loads((DATA / "27_gated_h200.json").read_text())
+    for shape in record["shapes"].values():
+        layer = gate_up(shape["columns of gate"], shape["hidden"])
+        layer.gated_sms = record["machine"]["multiprocessors"]
+        for tokens, times in shape["tokens"].items():
+            by_torch, gated = times["layer"]
+            x = torch.empty(int(tokens), shape["hidden"], device="meta")
+            assert gated < by_torch or not layer.takes_gated(x), tokens
 
 
 def test_torch_multiplies_what_is_not_plain():
