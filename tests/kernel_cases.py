@@ -416,7 +416,8 @@ CASES = [
         "gated_product", "matmul/hopper/gated.cu",
         # Steps: fewer than stages, more, a last one cut off. Tiles: cut off on both sides, pairs
         # with one tile, several for a cluster.
-        ((0, 8, 16), (3, 8, 8), (70, 120, 136), (129, 328, 392), (300, 240, 64), (1, 1016, 328)),
+        ((0, 8, 16), (3, 8, 8), (5, 24, 40), (1, 8, 600), (1, 120, 40), (2, 232, 8),
+         (70, 120, 136), (129, 328, 392), (300, 240, 64), (1, 1016, 328)),
         inputs=lambda shape, draw: (draw(shape[0], shape[2]), draw(2 * shape[1], shape[2])),
         outputs=lambda x, weight: [(len(x), len(weight) // 2)],
         arguments=lambda i, outputs: (*i, *outputs, *outputs[0].shape, i[0].shape[1]),
