@@ -587,10 +587,30 @@ def test_the_changelog_names_the_figures_of_its_data():
     rows, spread = record["rows"][2:], record["spread rows"]
     rates = [round(rows[0][f"{who} tokens_per_second"], -2) for who in ("server", "engine")]
     parts = [row["tokens_per_second ratio"] for row in (rows[0], spread[0], rows[1], spread[1])]
+    host = json.loads((DATA / "22_host_h200.json").read_text())
+
+    def of_host(when: str, operator: str, value: str, *ways: str) -> list[float]:
+        runs = [run["results"] for run in host[when] if run["backend"] in ways]
+        found = [row[value] for rows in runs for row in rows if row["operator"] == operator]
+        return [min(found), max(found)]
+
+    times = [
+        f"{least:.2f} to {most:.2f}"
+        for name in ("rms_norm", "add_rms_norm")
+        for when in ("after", "before")
+        for least, most in [of_host(when, name, "ratio", "cuda", "triton")]
+    ]
+    waits = [of_host("after", "paged_attention", "us", way) for way in ("triton", "cuda")]
     gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
     few, many = (gated[n]["layer"] for n in ("256", "16384"))
     longest = json.loads((DATA / "28_longest_h200.json").read_text())["ratios"]["llama-8b"]
     said = [
+        "{} of the time of torch's own instead of {}, and `add_rms_norm` {} instead of {}".format(
+            *times
+        ),
+        "takes {:.0f} to {:.0f} µs through Triton and {:.0f} to {:.0f} through CUDA C++".format(
+            *waits[0], *waits[1]
+        ),
         f"{few[0] - few[1]:.0f} of {few[0]:.0f} µs with 256 tokens",
         f"{many[0] - many[1]:.0f} of {many[0]:,.0f} with 16,384",
         f"with {longest:.2f} times as many tokens per second as mini-sglang",
