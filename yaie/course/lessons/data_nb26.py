@@ -1,5 +1,7 @@
 """What notebook 26 runs and counts: the rungs for Hopper, what their consumers do and when."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,8 +18,10 @@ from yaie.build.nvcc import CSRC
 from yaie.course.core import paths
 from yaie.course.core.cuda import module_of
 from yaie.course.lessons.changed import changed
-from yaie.course.viz.turns import Span
 from yaie.emulator import settings
+
+if TYPE_CHECKING:
+    from yaie.course.viz.turns import Span
 
 kept = partial(paths.kept, "18_flash_hopper_h100")  # the figures of the ladder flash_hopper
 INCLUDE = '#include "flash/hopper/tiles.cuh"\n'
@@ -222,6 +226,8 @@ class _Consumer:
         done = [job for job in self.products[:1] + self.weights if job.left < 1e-6]
         self.products = [job for job in self.products if job not in done]
         self.weights = [job for job in self.weights if job not in done]
+        from yaie.course.viz.turns import Span  # a check draws nothing, and imports no matplotlib
+
         return [Span(self.number, job.what, job.tile, job.begin or 0.0, time) for job in done]
 
 
