@@ -31,8 +31,8 @@ def gate_up(inner: int, size: int, device: str = "meta") -> Linear:
 @pytest.mark.parametrize(
     ("inner", "taken", "left"),
     [
-        # 128 columns of tiles: a round for each 128 tokens.
-        (14336, [114, 128, 232, 256, 344, 384, 2048], [1, 112, 129, 224, 320, 336, 385]),
+        # 128 columns of tiles: a round for each 128 tokens; 80,000 have too many elements.
+        (14336, [114, 128, 232, 256, 344, 384, 2048], [1, 112, 129, 224, 320, 336, 385, 80_000]),
         (8192, [2048, 8192], [128, 256, 384, 512]),  # 74 columns of tiles
         (1536, [8192, 16384], [128, 512, 1024, 2048, 4096]),
     ],
@@ -62,7 +62,9 @@ def test_torch_multiplies_what_is_not_plain():
     assert layer.takes_gated(x[:, :64].contiguous())
     others = [x[:, :64], x[:, :64].contiguous().float(), x[:, :64].clone().requires_grad_()]
     assert not any(layer.takes_gated(other) for other in others)
-    layer.gated_sms = 0
+    layer.bias = nn.Parameter(torch.zeros(2 * 14336, dtype=torch.bfloat16), requires_grad=False)
+    assert not layer.takes_gated(x[:, :64].contiguous())
+    layer.bias, layer.gated_sms = None, 0
     assert not layer.takes_gated(x[:, :64].contiguous())
 
 

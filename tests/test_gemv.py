@@ -67,6 +67,12 @@ def test_torch_deals_with_what_is_no_token():
             got = linear(tensor)
         assert not launched and got.requires_grad == tensor.requires_grad
         assert torch.equal(got, functional.linear(tensor, linear.weight))
+    torch._dynamo.reset()
+    compiled = torch.compile(linear, fullgraph=True, backend="eager")
+    one = x[:1, :16].clone()
+    with checked("cpu") as launched:
+        assert torch.equal(compiled(one), functional.linear(one, linear.weight))
+    assert not launched
 
 
 def test_a_size_without_whole_chunks_is_refused():

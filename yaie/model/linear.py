@@ -38,8 +38,8 @@ class Linear(nn.Module):
     faster than torch's, and begins while the kernel before it still runs. Torch, too, chooses its
     kernels by the number of tokens, so a token's last bits depend on its neighbors in either case.
 
-    With `gated_sms`, the SMs of a card, a kernel of the back end `cuda` computes a product of gate
-    and up and the activation after it, for numbers of tokens that keep these SMs busy.
+    With `gated_sms`, the number of the card's SMs, a kernel of the back end `cuda` computes the
+    product with gate and up and the activation after it, if the tokens keep these SMs busy.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):
@@ -101,20 +101,21 @@ class Linear(nn.Module):
 
     def takes_gated(self, x: torch.Tensor) -> bool:
         """Whether `gated` is as fast as torch's product of x and the activation after it."""
-        if not self.gated_sms or not self._is_plain(x):
+        if not self.gated_sms or self.bias is not None or not self._is_plain(x):
             return False
         height, width = GATED_TILE
         tokens, columns = len(x), len(self.weight) // 2
         tiles = -(-tokens // height) * 2 * -(-columns // (2 * width))  # in pairs
         busy = tokens * columns / (height * width)
-        return busy >= ENOUGH * self.gated_sms * -(-tiles // self.gated_sms)
+        fits = tokens * max(self.weight.shape) < 2**31  # the kernels take no more elements
+        return fits and busy >= ENOUGH * self.gated_sms * -(-tiles // self.gated_sms)
 
     def _is_plain(self, x: torch.Tensor) -> bool:
         """Whether x is aligned, has the weight's dtype, and torch, which does not know the kernels,
         need not see what is done with it."""
-        is_seen = torch.compiler.is_compiling() or x.requires_grad
-        is_aligned = x.is_contiguous() and x.data_ptr() % 16 == 0
-        return x.dtype == self.weight.dtype and is_aligned and not is_seen
+        if torch.compiler.is_compiling() or x.requires_grad:
+            return False  # a tensor that torch traces has no address
+        return x.dtype == self.weight.dtype and x.is_contiguous() and x.data_ptr() % 16 == 0
 
     def torch_is_faster(self, tokens: int) -> bool:
         """Whether torch multiplies faster than the back end `cpp`: in bfloat16, with instructions
