@@ -10,6 +10,7 @@ import random
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -777,6 +778,7 @@ def test_rows_of_padding_change_nothing(
     model = load_model(untied_model, backends={"reshape_and_cache": "cuda"})
     monkeypatch.setattr(model, "_check", lambda *_: None)
     monkeypatch.setattr(graphs, "PROMPT_TOKENS", (2, 5, 17, largest))
+    monkeypatch.setattr(graphs, "FEW_REQUESTS", 3)
     options = {"max_num_batched_tokens": chunk, "max_model_len": max_model_len}
     engine = make(model, tokenizer, block_size=block_size, overlap=True, **options)
     runner = engine.runner
@@ -901,7 +903,8 @@ def test_padding_is_empty_and_a_last_sequence_with_the_rest(data):
     """In a decode step it is sequences of one token."""
     max_num_seqs, max_blocks = (data.draw(st.integers(1, 40)) for _ in "12")
     block_size, budget = data.draw(st.integers(1, 16)), data.draw(st.integers(max_num_seqs, 3000))
-    sizes = graphs.shapes(max_num_seqs, max_blocks, block_size, budget)
+    with mock.patch.object(graphs, "FEW_REQUESTS", data.draw(st.integers(1, 40))):
+        sizes = graphs.shapes(max_num_seqs, max_blocks, block_size, budget)
     length = st.integers(1, max_blocks * block_size)
     alone = data.draw(st.integers(0, max_num_seqs))
     lengths = [1] * alone + data.draw(st.lists(length, max_size=max_num_seqs - alone))

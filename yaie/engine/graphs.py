@@ -86,7 +86,8 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
 
 def _mixed(tokens: int, most: int, max_blocks: int) -> Shape:
     """A shape with room for as many requests that decode, and as many others, as a step of these
-    tokens can have together, at most `most` of each, and a last sequence for padding."""
+    tokens can have together, at most `most` of each, and a last sequence for padding. At most
+    `most` of all get a token."""
     decodes, others = min(tokens - 1, most), min(tokens, most)
     return Shape(tokens, decodes + others + 1, others, max_blocks, decodes)
 

@@ -4,9 +4,10 @@
 // Computes  out = silu(x gateᵀ) × (x upᵀ), silu(g) = g / (1 + exp(-g)), in float32, rounded once
 // Shapes    x [m, k], weight [2 × n, k], the rows of gate before those of up, out [m, n]: float16
 //           or bfloat16; n and k must be multiples of 8 and all addresses multiples of 16, or the
-//           launcher returns cudaErrorMisalignedAddress
-// Owns      each cluster of two thread blocks: every n-th pair of tiles of out, 128 rows by 112
-//           columns each; each of a thread block's two consumers: half of its tile's rows
+//           launcher returns cudaErrorMisalignedAddress. The kernel that runs before it must not
+//           write weight
+// Owns      each cluster of two thread blocks: every gridDim.x / 2-th pair of tiles of out, 128 rows
+//           by 112 columns each; each of a thread block's two consumers: half of its tile's rows
 // Moves     for each pair of tiles: their rows of x once, for both thread blocks; for each tile:
 //           its 224 rows of the weights; out once
 // Compiled  168 registers per thread, none spilled (ptxas 13.0)
@@ -68,7 +69,7 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
                      column / 8, 0);
         };
         auto load_x = [&](int stage, int step) {  // half of the rows, for both thread blocks
-            tma_load_multicast(shared + stage * STAGE + rank * X, x_map, &full[stage],
+            tma_load_multicast(shared + stage * STAGE + rank * X * 2 / BLOCKS, x_map, &full[stage],
                                step * TILE_K, row + rank * TILE_M / BLOCKS, (1 << BLOCKS) - 1);
         };
         place(cluster);
