@@ -955,6 +955,17 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
     )
 
 
+def test_the_largest_graph_is_captured_first(monkeypatch):
+    order = []
+    monkeypatch.setattr(graphs, "_capture_one", lambda _, shape, *__: order.append(shape))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
+    runner = SimpleNamespace(model=SimpleNamespace(backends={}))
+    graphs.capture(runner, graphs.shapes(200, 8, 16, 256))
+    sizes = [(shape.tokens, shape.rows) for shape in order]
+    assert sizes == sorted(sizes, reverse=True) and sizes[:2] == [(256, 200), (256, 128)]
+
+
 def test_sizes_of_graphs():
     def sizes(*arguments):
         found = graphs.shapes(*arguments)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
-# With fewer requests than a step may have, such a step has fewer rows of logits, and of the last
-# layer's products, and a smaller block table to copy.
+# Such a step has a second graph for at most this many requests: with fewer rows of logits and of
+# the last layer's products, and a smaller block table to copy.
 FEW_REQUESTS = 128
 
 
@@ -116,7 +116,7 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
     started, graphs = time.perf_counter(), {}
     # The largest first: the others fit into its memory, which is shared on one stream only.
     pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
-    for shape in sorted(shapes, key=lambda shape: shape.tokens, reverse=True):
+    for shape in sorted(shapes, key=lambda shape: (shape.tokens, shape.rows), reverse=True):
         graphs[shape] = _capture_one(runner, shape, pool, stream)
         if sys.stderr.isatty():
             print(f"\rCUDA graphs: {len(graphs)} of {len(shapes)} ", end="", file=sys.stderr)

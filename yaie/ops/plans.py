@@ -90,14 +90,14 @@ class Plan:
         numbers, and the stream after them. With a tensor that is neither given nor made, the call
         cannot be kept."""
         own = {x.data_ptr(): f"at_{name}" for name, x in self.tensors.items()}
-        said = [own.get(x.data_ptr()) if isinstance(x, Tensor) else self.name(x) for x in values]
-        self.is_whole &= None not in said
-        self.lines.append(f"{self.name(start)}({', '.join(map(str, said))}, stream)")
+        passed = [own.get(x.data_ptr()) if isinstance(x, Tensor) else self.name(x) for x in values]
+        self.is_whole &= None not in passed
+        self.lines.append(f"{self.name(start)}({', '.join(map(str, passed))}, stream)")
         self.launches += 1
 
     def finish(self, call: Callable, written: Sequence[int], result: Any) -> Callable[[tuple], Any]:
-        """The function that repeats the call, which returned `result`; or one that calls the
-        operator, `call`, if the call cannot be kept."""
+        """The function that repeats the call, which wrote into the arguments `written` and returned
+        `result`; or one that calls the operator, `call`, if the call cannot be kept."""
         names = {id(None): "None", **{id(x): name for name, x in self.tensors.items()}}
         results = [names.get(id(x)) for x in (result if isinstance(result, tuple) else [result])]
         lines = ["return call(*arguments)"]

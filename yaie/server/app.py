@@ -181,10 +181,8 @@ class _Server:
         """Make a request for each answer, and queue them."""
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
         is_newer = getattr(body, "max_completion_tokens", None) is not None
-        name, limit = (
-            "max_completion_tokens" if is_newer else "max_tokens",
-            self.settings.max_tokens,
-        )
+        name = "max_completion_tokens" if is_newer else "max_tokens"
+        limit = self.settings.max_tokens
         if limit is not None and max_tokens > limit:
             raise ApiError(400, f"{name} must be at most {limit}, got {max_tokens}", param=name)
         try:

@@ -223,11 +223,11 @@ class _Consumer:
 
     def finish(self, time: float) -> list[Span]:
         """What is done by now."""
+        from yaie.course.viz.turns import Span  # a check draws nothing, and imports no matplotlib
+
         done = [job for job in self.products[:1] + self.weights if job.left < 1e-6]
         self.products = [job for job in self.products if job not in done]
         self.weights = [job for job in self.weights if job not in done]
-        from yaie.course.viz.turns import Span  # a check draws nothing, and imports no matplotlib
-
         return [Span(self.number, job.what, job.tile, job.begin or 0.0, time) for job in done]
 
 
