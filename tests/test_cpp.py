@@ -411,6 +411,9 @@ def test_a_learners_operator_runs_among_those_of_cpp(tiny_model):
     wanted = logits_of(load_model(tiny_model))
     torch.testing.assert_close(logits_of(model), wanted, atol=1e-4, rtol=1e-4)
     assert calls == [64, 3]  # after the last layer's attention only the rows asked for go on
+    calls.clear()
+    model(make_batch([([7, 8, 9], 0, [0])], 16, []), *make_pools(model.config, 2, 16))
+    assert calls == [3]  # where none is asked for, the last layer's operator is not called
 
 
 def test_without_a_compiler_the_reference_computes_and_says_why(tiny_model, monkeypatch):

@@ -126,6 +126,8 @@ class Llama(nn.Module):
             attended = self._attend(qkv, batch, key_pools[index], value_pools[index])
             if layer is self.layers[-1]:  # all keys and values are written
                 attended, total = attended[batch.logit_rows], total[batch.logit_rows]
+                if not len(total):  # an operator, maybe a learner's, gets at least one row
+                    return total
             out = layer.output(attended)
             inner, total = self._of_norm(layer.gate_up, out, total, layer.mlp_norm, gated=True)
             out = layer.down(inner)
