@@ -148,7 +148,7 @@ def test_a_norm_that_is_asked_for_is_not_left_out(
         return operators.add_rms_norm(x, *norm, backend="reference") if norm else None
 
     monkeypatch.setattr("yaie.model.llama.all_reduce", all_reduce)
-    monkeypatch.setattr("yaie.model.llama.replaced", {*replaced})
+    monkeypatch.setattr("yaie.model.llama.are_ours", {*replaced}.isdisjoint)
     batch = make_batch([([5, 6, 7], 0, [0]), ([8], 0, [1])], 16)
     found = model.hidden(batch, *make_pools(model.config, 2, 16))
     assert computed == [3 * normalizes] * 2 * len(model.layers)

@@ -288,9 +288,7 @@ def test_a_function_by_its_place_is_a_back_end(monkeypatch, tmp_path):
 
 def test_a_back_end_of_ones_own_leaves_the_others_as_they_are(monkeypatch):
     """An engine with a learner's operator must not slow down the next engine in the process."""
-    replaced = set()
-    monkeypatch.setattr(registry, "replaced", replaced)
-    monkeypatch.setattr(llama, "replaced", replaced)
+    monkeypatch.setattr(registry, "replaced", replaced := set())
     monkeypatch.setitem(registry._FUNCTIONS, "rotary", dict(registry._FUNCTIONS["rotary"]))
 
     def uses_the_engines_kernel(backend="auto"):
@@ -305,3 +303,4 @@ def test_a_back_end_of_ones_own_leaves_the_others_as_they_are(monkeypatch):
     registry.prefer("rotary", "mine")
     assert not uses_the_engines_kernel()
     registry.prefer("rotary", None)
+    assert uses_the_engines_kernel()

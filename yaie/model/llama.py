@@ -35,7 +35,7 @@ from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 from yaie.ops.kv import check_slots
 from yaie.ops.reference.rotary import rotary_tables
-from yaie.ops.registry import AUTO, Unsupported, choose, replaced
+from yaie.ops.registry import AUTO, Unsupported, are_ours, choose
 
 Pools = tuple[torch.Tensor, torch.Tensor]  # of keys and of values
 
@@ -169,7 +169,7 @@ class Llama(nn.Module):
         """Whether the engine's kernels in CUDA C++ compute these operators on a GPU, and torch
         compiles nothing."""
         own = all(self.backends[name] in (AUTO, "cuda") for name in names)
-        return own and replaced.isdisjoint(names) and not torch.compiler.is_compiling()
+        return own and are_ours(names) and not torch.compiler.is_compiling()
 
     def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         if self.embedding is None:

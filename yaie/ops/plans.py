@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ _PLAIN = TENSORS | {int, float, bool, type(None)}
 # Per operator, back end, number of arguments, size of the first tensor and card, and whether
 # gradients are recorded, which no guard checks: functions of the arguments.
 _plans: dict[tuple, list[Callable[[tuple], Any]]] = {}
-_compile = cache(compile)  # other shapes and numbers have the same text
+_compile = lru_cache(MOST)(compile)  # other shapes and numbers have the same text
 
 
 class _Thread(threading.local):

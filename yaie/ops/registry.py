@@ -47,7 +47,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     for operator, places in _PLACES.items()
 }
 changed: set[str] = set()  # the operators for which a back end was registered or preferred
-replaced: set[str] = set()  # those of them for which "auto" may mean other code than ours
+replaced: set[str] = set()  # those for which a back end that "auto" tries was registered
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 
@@ -147,7 +147,11 @@ def prefer(operator: str, backend: str | None) -> None:
         raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
     _preferred[operator] = backend
     changed.add(operator)
-    replaced.add(operator)
+
+
+def are_ours(operators: Iterable[str]) -> bool:
+    """Whether "auto" means no other code than the engine's own for all of these operators."""
+    return replaced.isdisjoint(operators) and _preferred.keys().isdisjoint(operators)
 
 
 def operators() -> list[str]:
