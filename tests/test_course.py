@@ -705,6 +705,10 @@ def test_only_exercises_that_the_engine_runs_can_be_asked_for() -> None:
         plug.learner_parts(["00.1", "15.4", "27.2"])
     with pytest.raises(manifest.UnknownExercise, match=r"there is no exercise '14\.44'"):
         plug.learner_parts(["14.44"])
+    for name, able in ("15", "15.4"), ("28", "none"), ("15_memory_barriers_warps", "15.4"):
+        told = f"'{name}' is a notebook; of its exercises, the engine can run {able}$"
+        with pytest.raises(ValueError, match=told):
+            plug.check_ids([name])
 
 
 def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:

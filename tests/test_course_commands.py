@@ -67,6 +67,30 @@ def test_unknown_exercise_is_a_usage_error() -> None:
         assert "did you mean" in said and "19.1" in said
 
 
+def test_a_notebook_is_no_exercise_and_its_exercises_are_named() -> None:
+    for command in ("hint", "solution", "reset", "watch"):
+        for notebook in ("02", "2", "02_radix_tree"):
+            said = yaie(command, notebook, status=2)
+            assert "one exercise is wanted, such as 02.1; notebook 02 has 02.1 to 02.4" in said
+    assert "has 00.1 to" not in yaie("hint", "00", status=2)  # it has one
+
+
+def test_a_path_is_the_exercise_or_the_notebook_that_it_names(folders: Path, monkeypatch) -> None:
+    path = learner_path(find("02.2"))
+    monkeypatch.chdir(path.parent)
+    for name in ("exercises/02_radix_tree/2_match.py", str(path), path.name, f"./{path.name}"):
+        assert "Hint 1 of 3 for 02.2" in yaie("hint", name, "--tier", "1")
+        assert yaie("solution", name, "--yes") == render.shown_solution(find("02.2"))
+        assert f"{find('02.2').shown} is as it was" in yaie("reset", name)
+        assert "02.2 Match a prompt" in yaie("check", name, status=1)
+        assert "Next: 02.2 " in yaie("status", name)
+    for name in ("02_radix_tree", "exercises/02_radix_tree/", "notebooks/02_radix_tree.ipynb"):
+        assert "0 of 4 pass." in yaie("check", name, status=1)
+        assert "Next: 02.1 " in yaie("status", name)
+    gone = "exercises/02_radix_tree/9_gone.py"
+    assert f"there is no exercise '{gone}'" in " ".join(yaie("hint", gone, status=2).split())
+
+
 def test_hints_one_by_one() -> None:
     kinds = ["idea", "invariant", "shape of the lines"]
     for number, kind in enumerate(kinds, start=1):

@@ -230,18 +230,32 @@ def _at_hand(path: Path, line: str) -> tuple[str, str]:
 
 
 def find(exercise_id: str) -> Exercise:
-    """The exercise of this id, "02.2" or "2.2"; `UnknownExercise` names those that look like it."""
-    exercise_id = _padded(exercise_id)
+    """The exercise of this id, "02.2" or "2.2", or of this file.
+
+    Raises UnknownExercise, which names the exercises that look like it, or those of a notebook.
+    """
+    exercise_id = _plain(exercise_id)
     for exercise in exercises():
         if exercise.id == exercise_id:
             return exercise
+    if own := in_notebook(exercise_id):
+        these = " to ".join(dict.fromkeys((own[0].id, own[-1].id)))
+        raise UnknownExercise(
+            f"one exercise is wanted, such as {own[0].id}; notebook {own[0].id[:2]} has {these}"
+        )
     raise UnknownExercise(_unknown(exercise_id, [e.id for e in exercises()]))
 
 
+def in_notebook(which: str) -> list[Exercise]:
+    """The exercises of a notebook, "02", "2", "02_radix_tree" or its path; none if it is none."""
+    which = _plain(which)
+    return [e for e in exercises() if which in (e.id[:2], e.notebook)]
+
+
 def select(which: str) -> list[Exercise]:
-    """The exercises that `which` means: an id ("02.2"), a notebook ("02") or "all"."""
-    which = _padded(which)
-    chosen = [e for e in exercises() if which in ("all", e.id, e.id[:2], e.notebook)]
+    """The exercises that `which` means: what `find` or `in_notebook` takes, or "all"."""
+    which = _plain(which)
+    chosen = [e for e in exercises() if which in ("all", e.id)] or in_notebook(which)
     if not chosen:
         ids = [e.id for e in exercises()]
         raise UnknownExercise(_unknown(which, ["all", *sorted({i[:2] for i in ids}), *ids]))
@@ -262,9 +276,16 @@ def _unknown(got: Any, known: list[str]) -> str:
     )
 
 
-def _padded(which: Any) -> Any:
-    """A name with its leading zero: 2.2 is 02.2."""
-    return re.sub(r"^(?=\d(\.|$))", "0", which) if isinstance(which, str) else which
+def _plain(which: Any) -> Any:
+    """A name with its leading zero (2.2 is 02.2); of an exercise's file its id, and of a notebook's
+    folder or file its name, as shells complete them."""
+    if not isinstance(which, str):
+        return which
+    path = Path(which).absolute()
+    if path.stem in NOTEBOOKS:
+        return path.stem
+    ids = {e.file.parts: e.id for e in exercises()}
+    return ids.get(path.parts[-2:], re.sub(r"^(?=\d(\.|$))", "0", which))
 
 
 def _near(got: str, known: list[str]) -> list[str]:

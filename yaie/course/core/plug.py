@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.core import tell
 from yaie.course.core.exercise import learner_path, load, load_reference
-from yaie.course.core.manifest import Exercise, exercises, find
+from yaie.course.core.manifest import Exercise, exercises, find, in_notebook
 from yaie.course.core.verdict import judge, judge_loaded
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ def _wanted(ids: Sequence[str] | None) -> list[Exercise]:
     fitting = [e for e in exercises() if e.part or e.operator]
     if ids is None:
         return fitting
+    for name in ids:
+        if own := in_notebook(name):
+            able = ", ".join(e.id for e in own if e in fitting) or "none"
+            raise ValueError(f"{name!r} is a notebook; of its exercises, the engine can run {able}")
     chosen = [find(exercise_id) for exercise_id in ids]
     if others := [f"{e.id} ({e.what})" for e in chosen if e not in fitting]:
         able = ", ".join(e.id for e in fitting)
