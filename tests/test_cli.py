@@ -110,7 +110,7 @@ def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys, error, to
         ("chat --max-tokens 0", "--max-tokens must be 1 or more, got 0"),
         ("chat --backend =x", "--backend must be one name, or OPERATOR=NAME "),
         ("chat --backend x", "--backend must be 'auto' or 'cpp' or 'cuda' or 'cuda_hopper' or "
-         "'reference' or 'triton', or OPERATOR=NAME for one (in Python a mapping), got 'x'"),
+         "'reference' or 'triton', or OPERATOR=NAME for one, got 'x'"),
         ("chat --backend sample=x", "--backend of sample must be 'reference' or 'cuda', got 'x'"),
         ("chat --exercises --device x", '--device must be "auto", "cpu", '),
         ("chat --dtype x", "--dtype must be one of float32, "),

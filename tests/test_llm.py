@@ -110,7 +110,7 @@ def test_options_are_those_of_the_config(monkeypatch):
     monkeypatch.setattr(llm_module, "start_engine", lambda *given: seen.append(given) or Mock())
     LLM("a model", block_size=4, patience=3, exercises=["05.2"])
     assert seen == [("a model", EngineConfig(block_size=4, patience=3), ["05.2"])]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'blocksize'"):
+    with pytest.raises(TypeError, match="no option 'blocksize'; did you mean 'block_size'\\?"):
         LLM("a model", blocksize=4)
 
 

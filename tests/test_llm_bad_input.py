@@ -40,7 +40,7 @@ def nothing_is_left(llm):
 BAD_PROMPTS = [
     ("", ValueError, "prompts must not be empty"),
     ([], ValueError, "prompts must not be empty"),
-    ([""], ValueError, r"prompts\[0\] must not be empty"),
+    ([""], ValueError, r"prompts\[0\] must not be empty: a str or a list of token ids"),
     (["fine", []], ValueError, r"prompts\[1\] must not be empty"),
     ([384], ValueError, r"prompts\[0\] has token id 384, outside 0 to 383"),
     ([5, -1], ValueError, r"prompts\[0\] has token id -1"),
@@ -49,9 +49,11 @@ BAD_PROMPTS = [
     ([True, 5], TypeError, r"prompts\[0\] must have ints"),
     ([5, "6"], TypeError, r"prompts\[0\] must have ints as token ids, got '6'"),
     ([[5, "6"]], TypeError, r"prompts\[0\] must have ints"),
-    (["text", 5], TypeError, r"prompts\[1\] must be a list of token ids, got int"),
-    ([0.5], TypeError, r"prompts\[0\] must be a list of token ids, got float"),
-    ([None], TypeError, r"prompts\[0\]"),
+    (["text", 5], TypeError, r"prompts\[1\] must be a str or a list of token ids, got int"),
+    ([0.5], TypeError, r"prompts\[0\] must be a str or a list of token ids, got float"),
+    ([None], TypeError, r"prompts\[0\] must be a str or a list of token ids, got NoneType"),
+    ([USER], TypeError, r"prompts\[0\] must be a str .*, got messages: for .* use `llm.chat`"),
+    (["text", [USER]], TypeError, r"prompts\[1\] .* got messages: for messages use `llm.chat`"),
     (b"bytes", TypeError, "prompts must be a str, a list of token ids"),
     (None, TypeError, "prompts must be"),
     (5, TypeError, "prompts must be"),
@@ -158,6 +160,22 @@ def test_parameters_of_the_wrong_kind(llm, params, error, message):
         llm.generate(["a", "b"], params)
 
 
+@pytest.mark.parametrize("method", ["generate", "chat", "stream"])
+def test_parameters_beside_sampling_params(llm, method):
+    call = getattr(llm, method)
+    told = "pass SamplingParams(max_tokens=4, stop='.') as sampling_params, not max_tokens=4, "
+    with pytest.raises(TypeError, match=re.escape(told)):
+        call([USER], max_tokens=4, stop=".")
+    with pytest.raises(TypeError, match="there is no argument 'params'; sampling_params has"):
+        call([USER], params=SamplingParams())
+
+
+def test_a_stop_that_is_no_text():
+    for stop in 3, b".":
+        with pytest.raises(TypeError, match=f"stop must be a str or a list of them, got {stop!r}"):
+            SamplingParams(stop=stop)
+
+
 def test_parameters_of_a_stream(llm):
     with pytest.raises(TypeError, match="sampling_params must be SamplingParams, got dict"):
         llm.stream("a", {"temperature": 0.0})
@@ -199,6 +217,10 @@ def test_parameters_of_a_stream(llm):
         ({"backend": ["cpp"]}, TypeError, r"backend must be a name or a mapping .*\['cpp'\]"),
         ({"backend": {"norm": "cpp"}}, ValueError, "backend: operators are .*, got 'norm'"),
         ({"backend": {"rotary": ["cpp"]}}, ValueError, r"backend of rotary must .*\['cpp'\]"),
+        ({"backend": "x"}, ValueError, r"or a mapping, such as {'rms_norm': 'cuda'}, got 'x'"),
+        ({"backends": {}}, TypeError, "^LLM has no option 'backends'; did you mean 'backend'\\?$"),
+        ({"x": 1}, TypeError, "^LLM has no option 'x'; it has backend, .* tensor_parallel_size$"),
+        ({"temperature": 0.5}, TypeError, r"^LLM has .* belongs in SamplingParams\(temperature="),
         ({"device": 2**70}, ValueError, "device must be .* got 1180591620717411303424"),
     ],
     ids=repr,
@@ -229,6 +251,21 @@ def test_the_smallest_engine_serves_the_smallest_prompt(folder):
     llm = LLM(folder, num_blocks=1, block_size=2)
     [output] = llm.generate([5], SamplingParams(max_tokens=9, ignore_eos=True))
     assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
+
+
+@pytest.mark.parametrize(
+    ("backend", "told"),
+    [
+        ("cpp", ""),
+        ({"rms_norm": "cuda"}, "cuda runs in the emulator, far slower than on a GPU\n"),
+        ("triton", "triton runs in Triton's interpreter, far slower than on a GPU\n"),
+    ],
+)
+def test_what_stands_in_for_a_gpu_is_told(folder, capsys, backend, told):
+    llm = LLM(folder, device="cpu", num_blocks=8, backend=backend)
+    assert capsys.readouterr() == ("", told)
+    where = told.partition(" runs ")[2].strip()
+    assert where in llm.engine.about.splitlines()[0] and (where or "slow" not in llm.engine.about)
 
 
 @pytest.mark.parametrize("name", ["no-such-model", "org/no-such-model", "", "../up"])

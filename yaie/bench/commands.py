@@ -87,7 +87,8 @@ def back_ends(words: list[str] | None) -> str | dict[str, str]:
 
 def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
     """An error of a command line, with options in place of the arguments that it names:
-    `max_tokens` anywhere; a common word, such as `only`, at the beginning and before "="."""
+    `max_tokens` anywhere; a common word, such as `only`, at the beginning and before "=".
+    `--backend` has pairs where Python has a mapping."""
     command = get_command(program)
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
@@ -96,6 +97,7 @@ def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
         rf"^{name}\b|\b{name}(?==)" + (rf"|(?<![\w/.-]){name}(?![\w/-])" if "_" in name else "")
         for name in options
     ]
+    message = re.sub("a mapping, such as {.*?}", "OPERATOR=NAME for one", message)
     return re.sub("|".join(names), lambda found: options.get(found[0], ""), message)
 
 

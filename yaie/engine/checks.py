@@ -45,19 +45,20 @@ def check_sequence(name: str, value: Sequence, wanted: str, but: type | tuple = 
         raise ValueError(f"{name} must not be empty: {wanted}")
 
 
-def as_items(name: str, value: Iterable | None) -> tuple[Any, ...]:
+def as_items(name: str, value: Iterable | None, wanted: str = "a list") -> tuple[Any, ...]:
     """The items of a list or another iterable, none for None. Raises TypeError for a text."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable | None):
-        raise TypeError(f"{name} must be a list, got {value!r}")
+        raise TypeError(f"{name} must be {wanted}, got {value!r}")
     return () if value is None else tuple(value)
 
 
 def as_strings(name: str, value: str | Iterable[str] | None) -> tuple[str, ...]:
     """The strings of a list, or the only one. Raises an error for an empty one among them."""
-    strings = (value,) if isinstance(value, str) else as_items(name, value)
+    wanted = "a str or a list of them"
+    strings = (value,) if isinstance(value, str) else as_items(name, value, wanted)
     for string in strings:
         if not isinstance(string, str):
-            raise TypeError(f"{name} must be a str or a list of them, got {string!r} in it")
+            raise TypeError(f"{name} must be {wanted}, got {string!r} in it")
         if not string:
             raise ValueError(f"{name} must not contain the empty string: every text ends with it")
     return strings

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 
 from yaie.engine.checks import check_count, check_number, check_range, check_switch
+from yaie.engine.params import SamplingParams
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,18 @@ class EngineConfig:
                 raise ValueError(f"{name} must be {wanted}, got {got!r}")
 
 
+def check_names(options: Iterable[str]) -> None:
+    """Raise TypeError for an option of `LLM` that there is not, with the one that may be meant."""
+    for name in options:
+        if name in SAMPLING_OPTIONS:
+            raise TypeError(f"LLM has no option {name!r}: it belongs in SamplingParams({name}=...)")
+        if name not in OPTIONS:
+            close = [f"did you mean {meant!r}?" for meant in get_close_matches(name, OPTIONS, n=1)]
+            told = *close, f"it has {', '.join(sorted(OPTIONS))}"
+            raise TypeError(f"LLM has no option {name!r}; {told[0]}")
+
+
 OPTIONS = {field.name for field in fields(EngineConfig)}
+SAMPLING_OPTIONS = {field.name for field in fields(SamplingParams)}
 CHOICES = {"policy": ("fcfs", "lpm", "longest"), "kv_cache_dtype": ("auto", "fp8")}
 LEAST = {"max_model_len": 2, "patience": 0}  # of the counts that need not be 1 or more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,15 +11,17 @@ from typing import Any
 
 from yaie.build.cache import tell
 from yaie.engine.checks import check_sequence
-from yaie.engine.config import EngineConfig
+from yaie.engine.config import SAMPLING_OPTIONS, EngineConfig, check_names
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
 from yaie.engine.parts import Exercises
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.start import start_engine
 from yaie.model.tokenizer import Message
+from yaie.ops.registry import STAND_INS
 
 Prompt = str | Sequence[int]
+PROMPT = "a str or a list of token ids"
 
 
 class LLM:
@@ -37,12 +40,16 @@ class LLM:
     """
 
     def __init__(self, model: str | Path, *, exercises: Exercises = None, **options: Any) -> None:
+        check_names(options)
         slow = Timer(1.0, tell, [f"loading {model}; new kernels are compiled, once ..."])
         slow.start()
         try:
             self.engine = start_engine(model, EngineConfig(**options), exercises)
         finally:
             slow.cancel()
+        if self.engine.device.type == "cpu":
+            for name in STAND_INS.keys() & self.engine.runner.model.backends.values():
+                print(f"{name} runs {STAND_INS[name]}", file=sys.stderr)
         self.tokenizer = self.engine.tokenizer
         self._is_closed = False
 
@@ -58,12 +65,14 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **misplaced: Any,
     ) -> list[RequestOutput]:
         """Continue each prompt.
 
         Args:
             prompts: a text, a list of token ids, or a list of either.
             sampling_params: for all prompts, or one for each.
+            misplaced: nothing; what belongs in `sampling_params` is refused by its name.
 
         Returns:
             An output for each prompt, in the same order.
@@ -72,27 +81,28 @@ class LLM:
             ValueError, TypeError: a prompt cannot be served. Then none is.
             RuntimeError: the LLM is closed, or another thread uses it.
         """
-        self._check_open()
+        self._check_call(misplaced)
         check_sequence("prompts", prompts, "a str, a list of token ids, or a list of either")
         is_single = isinstance(prompts, str) or isinstance(prompts[0], int)
         prompts = [prompts] if is_single else prompts
         names = [f"prompts[{i}]" for i in range(len(prompts))]
-        return self._run([self._encode(prompt) for prompt in prompts], sampling_params, names)
+        return self._run(list(map(self._encode, prompts, names)), sampling_params, names)
 
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        **misplaced: Any,
     ) -> list[RequestOutput]:
         """Answer a conversation, or each of several.
 
         Args:
             messages: dicts with "role" ("system", "user", "assistant") and "content".
-            sampling_params: as for `generate`.
+            sampling_params, misplaced: as for `generate`.
 
         Returns a list with an output for each conversation. Raises as `generate`.
         """
-        self._check_open()
+        self._check_call(misplaced)
         check_sequence("messages", messages, "a list of messages, or a list of such lists")
         is_single = isinstance(messages[0], dict)
         conversations = [messages] if is_single else messages
@@ -101,7 +111,10 @@ class LLM:
         return self._run(prompts, sampling_params, names)
 
     def stream(
-        self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt | Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        **misplaced: Any,
     ) -> TextStream:
         """Continue a prompt or answer a conversation, and yield the text as it comes.
 
@@ -109,22 +122,31 @@ class LLM:
         advances all of them. Leaving the stream early aborts the request: at the end of a `with`,
         or when the stream is no longer referenced. Raises as `generate`.
         """
-        self._check_open()
+        self._check_call(misplaced)
         check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
         if isinstance(prompt[0], dict):
             token_ids = self.tokenizer.apply_chat_template(prompt)
         else:
-            token_ids = self._encode(prompt)
+            token_ids = self._encode(prompt, "prompt")
         request = self.engine.make_request(
             token_ids, sampling_params, params_name="sampling_params"
         )
         return TextStream(self.engine, request)
 
-    def _check_open(self) -> None:
+    def _check_call(self, misplaced: dict[str, Any]) -> None:
+        if unknown := [name for name in misplaced if name not in SAMPLING_OPTIONS]:
+            raise TypeError(f"there is no argument {unknown[0]!r}; sampling_params has the options")
+        if misplaced:
+            given = ", ".join(f"{name}={value!r}" for name, value in misplaced.items())
+            raise TypeError(f"pass SamplingParams({given}) as sampling_params, not {given} alone")
         if self._is_closed:
             raise RuntimeError("this LLM is closed: make another one")
 
-    def _encode(self, prompt: Prompt) -> Sequence[int]:
+    def _encode(self, prompt: Prompt, name: str) -> Sequence[int]:
+        first = prompt[0] if isinstance(prompt, Sequence) and prompt else prompt
+        if isinstance(first, dict):
+            raise TypeError(f"{name} must be {PROMPT}, got messages: for messages use `llm.chat`")
+        check_sequence(name, prompt, PROMPT)
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
 
     def _run(

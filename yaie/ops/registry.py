@@ -23,6 +23,11 @@ import torch
 
 AUTO = "auto"
 HOPPER = (9, 0)  # the compute capability of the cards that cuda_hopper takes
+# What runs a back end's kernels on a CPU.
+STAND_INS = {
+    **dict.fromkeys(("cuda", "cuda_hopper"), "in the emulator, far slower than on a GPU"),
+    "triton": "in Triton's interpreter, far slower than on a GPU",
+}
 ORDER = {"cuda": ("cuda_hopper", "cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
 
 # Operator -> the modules of `yaie.ops` that have a function of its name, or module:function if the
@@ -126,15 +131,18 @@ def plug(operator: str, place: str) -> None:
 
 
 def in_words(backends: Mapping[str, str], device: str | torch.device) -> str:
-    """Which operators each back end computes on a device, such as "cpu"."""
+    """Which operators each back end computes on a device, such as "cpu", and what stands in for a
+    GPU there."""
     device, names = torch.device(device), {}
+    stand_ins = STAND_INS if device.type == "cpu" else {}
     for operator, backend in backends.items():
         if backend == AUTO:
             backend, *others = order(operator, device.type)
             if backend == "cuda_hopper" and torch.cuda.get_device_capability(device) != HOPPER:
                 backend = others[0]
-        names.setdefault(backend, []).append(operator)
-    return "; ".join(f"{', '.join(who)} by {backend}" for backend, who in names.items())
+        by = f"{backend}, {stand_ins[backend]}" if backend in stand_ins else backend
+        names.setdefault(by, []).append(operator)
+    return "; ".join(f"{', '.join(who)} by {by}" for by, who in names.items())
 
 
 def prefer(operator: str, backend: str | None) -> None:
@@ -179,7 +187,7 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
     if isinstance(backends, str):
         known = {AUTO}.union(*(_of(name) for name in names))
         if backends not in known:
-            wanted = f"{_names(sorted(known))}, or OPERATOR=NAME for one (in Python a mapping)"
+            wanted = f"{_names(sorted(known))}, or a mapping, such as {{'rms_norm': 'cuda'}}"
             raise ValueError(f"backend must be {wanted}, got {backends!r}")
         return {name: backends if backends in _of(name) else AUTO for name in names}
     if not isinstance(backends, Mapping):
