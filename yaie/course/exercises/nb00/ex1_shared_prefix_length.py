@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from itertools import takewhile
+from numbers import Integral
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
@@ -17,6 +18,8 @@ def cases() -> Iterator[Case]:
     yield pair([], [1, 2], "An empty sequence shares nothing.")
     yield pair([], [], "An empty sequence shares nothing.")
     yield pair([0, 0, 0], [0, 0, 0, 0], "The shorter one is a prefix of the longer one.")
+    yield pair([7, 4093, 20617], [7, 4093, 31], "The third tokens differ.")
+    yield pair([4093, 20617], [4093, 20617, 4093], "The shorter one is a prefix of the longer one.")
     generator = random.Random(0)
     for _ in range(300):
         a = [generator.randrange(3) for _ in range(generator.randrange(8))]
@@ -29,9 +32,11 @@ def pair(a: list[int], b: list[int], because: str) -> Case:
 
 
 def observe(shared_prefix_length: Callable[..., int], case: Case, see: Observer) -> None:
-    a, b = list(case.a), list(case.b)
+    # Each token becomes an object of its own, as a tokenizer makes it; Python shares small ints.
+    a, b = ([int(str(token)) for token in tokens] for tokens in (case.a, case.b))
     with see.call("shared_prefix_length(a, b)"):
         got = shared_prefix_length(a, b)
+    see.kind("shared_prefix_length(a, b)", got, Integral, "an int")
     shared = list(takewhile(lambda both: both[0] == both[1], zip(case.a, case.b, strict=False)))
     see.equal("shared_prefix_length(a, b)", got, len(shared), case.because)
     see.equal("(a, b) after the call", (a, b), (case.a, case.b), "The caller still needs both.")
