@@ -680,6 +680,22 @@ def test_learners_part_is_the_engines(monkeypatch) -> None:
         plug.learner_parts()
 
 
+def test_begun_exercises_that_are_no_part_of_the_engine_are_named(monkeypatch) -> None:
+    split = tree_method("split", 1, part="radix_tree")
+    others = [tree_method("split", n) for n in (2, 3)]
+    monkeypatch.setattr(plug, "exercises", lambda: (split, *others))
+    monkeypatch.setattr(plug, "find", {"99.1": split}.__getitem__)
+    for each in (split, *others):
+        write(subclass("split"), each)
+    mine = "99.1 RadixTree.split: yours, it passes its check."
+    told = "Begun or solved, but no part of the engine: 99.2, 99.3."
+    assert plug.learner_parts().report == (mine, told, tell.rest(True))
+    assert plug.learner_parts(["99.1"]).report == (mine, tell.rest(True))  # others were not asked
+    write(render.stub(find("02.3")), others[0])
+    exercise.learner_path(others[1]).unlink()
+    assert plug.learner_parts().report == (mine, tell.rest(True))
+
+
 def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
     first, second = (
         tree_method("split", n, operator="rotary", fit=lambda mine, n=n: (n, mine)) for n in (1, 2)

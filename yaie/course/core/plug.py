@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core import tell
-from yaie.course.core.exercise import learner_path, load, load_reference
+from yaie.course.core.exercise import is_untouched, learner_path, load, load_reference
 from yaie.course.core.manifest import Exercise, exercises, find, in_notebook
 from yaie.course.core.verdict import judge, judge_loaded
 
@@ -40,8 +40,18 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
     # Of all exercises, those that were begun are reported; of exercises that were named, each.
     untouched = tell.WHOSE["not started"]
     told = [x for x in report + lines if ids is not None or not x.endswith(untouched)]
-    report = (*sorted(told), tell.rest(bool(parts or operators)))
+    others = [e for e in exercises() if not (e.part or e.operator)] if ids is None else []
+    elsewhere = tell.elsewhere([e.id for e in others if _is_begun(e)])
+    report = (*sorted(told), *elsewhere, tell.rest(bool(parts or operators)))
     return Parts(**parts, operators=operators, report=report)
+
+
+def _is_begun(exercise: Exercise) -> bool:
+    """Whether the file was edited. Checks of exercises that no engine needs would take seconds."""
+    path = learner_path(exercise)
+    return path.exists() and not is_untouched(
+        exercise, path.read_text(encoding="utf-8", errors="replace")
+    )
 
 
 def check_ids(ids: list[str] | None) -> list[str] | None:

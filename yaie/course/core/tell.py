@@ -1,6 +1,7 @@
 """The course's words: cards, verdicts, hints, reports. Pure functions from facts to text."""
 
 import textwrap
+from collections.abc import Sequence
 
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.verdict import Verdict
@@ -86,6 +87,11 @@ WHOSE = {  # of an exercise, whose code is used and why
 def whose(exercise: Exercise, what: str, *words: str) -> str:
     """A line that says whose code is used; `what` is a key of WHOSE."""
     return f"{exercise.id} {exercise.what}: {WHOSE[what].format(*words)}"
+
+
+def elsewhere(ids: Sequence[str]) -> list[str]:
+    """A line of an engine's report, about the learner's exercises that it has no place for."""
+    return [f"Begun or solved, but no part of the engine: {', '.join(ids)}."] if ids else []
 
 
 def rest(some_are_mine: bool) -> str:
