@@ -323,7 +323,9 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     assert mixed["tokens"] == sum(mixed_lengths(8, 4, 8, seed=1))
     on, off = record["results"]["prefix_cache"]
     assert on["cached_fraction"] > 0.8 and off["cached_fraction"] == 0
-    assert "all are transformers' own, token for token" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "all are transformers' own, token for token" in said
+    assert said.splitlines()[-1] == engine.WORDS
     before = path.read_text()
     engine.run(folder, device="cpu", quick=True, output=path)  # nothing is measured again
     assert path.read_text() == before
@@ -395,6 +397,19 @@ def test_a_table_names_units_and_rows_that_were_disturbed(capsys):
 
 
 @pytest.mark.parametrize(
+    ("names", "is_told"),
+    [(["memory"], True), (["attention", "matrix"], True), (["attention"], False)],
+)
+def test_the_words_of_the_tables_are_explained_once(capsys, names, is_told):
+    """A word of latency that a table may have is one of those that are explained."""
+    engine.explain(names)
+    said = capsys.readouterr().out
+    assert said.count("\n") == said.count("ttft: time to first token") == is_told
+    for word in {part for name in engine.MILLISECONDS for part in name.split("_")}:
+        assert not said or f"{word}: " in said or word in ("wait", "mean")
+
+
+@pytest.mark.parametrize(
     "sizes, counts",
     [(bench.CPU, [8, 16, 32, 32, 32, 32]), (serve.CPU_LOAD, [2, 16, 64, 128])],
 )
@@ -403,6 +418,8 @@ def test_clients_send_as_many_requests_as_they_should(llm, sizes, counts):
     subject.record.find.return_value, subject.at_once.return_value = None, {}
     sections.at_once(subject)
     assert [len(call.args[1]) for call in subject.at_once.call_args_list] == counts
+    said = [call.args[0].partition(",")[0] for call in subject.say.call_args_list]
+    assert said == ["1 client", *(f"{number} clients" for number in sizes.clients[1:])]
 
 
 def test_an_engine_is_built_before_transformers_answers():
@@ -573,6 +590,7 @@ def test_a_server_of_any_name_is_found_and_ended_with_the_benchmark(tmp_path, mo
 def test_a_server_is_measured(folder, tmp_path, capsys):
     path, options = tmp_path / "s.json", ["--num-blocks", "99", "--name", "of my own"]
     record = serve.run(folder, device="cpu", quick=True, output=path, options=options)
+    assert capsys.readouterr().out.splitlines()[-1] == engine.WORDS
     assert set(record["results"]) == {"transformers", "at_once", "arrivals"}
     for rows in record["results"].values():
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)

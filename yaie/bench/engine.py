@@ -60,6 +60,11 @@ COLUMNS = {
     "back_ends": ("tokens_per_second", "ttft_p50", "itl_p50"),
     "at_once": ("finished", "tokens_per_second", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99"),
 }
+WORDS = (
+    "ttft: time to first token; itl: inter-token latency, each gap between tokens; tpot: time per "
+    "output token, a request's mean gap; e2e: from request to last token; p50: median; p99: 99th "
+    "percentile"
+)
 UNSTEADY = 2  # a row is disturbed if one of its rounds took this many times as long as another
 ENDS = ("requests", "seconds")  # where the measurements of a row begin
 HEADINGS = {
@@ -145,6 +150,7 @@ def run(
     for name in names:
         SECTIONS[name](bench)
         show(name, record.rows(name))
+    explain(names)
     return record.content
 
 
@@ -157,6 +163,12 @@ def sections(only: str | None, known: Sequence[str]) -> list[str]:
         if name not in known:
             raise ValueError(f"only must name some of {', '.join(known)}, got {name!r}")
     return names
+
+
+def explain(sections: Sequence[str]) -> None:
+    """Print what the words for latencies mean, if the table of one of these sections has them."""
+    if any({*MILLISECONDS}.intersection(COLUMNS[section]) for section in sections):
+        Console().print(WORDS, highlight=False, soft_wrap=True)
 
 
 def show(section: str, rows: Sequence[Row]) -> None:

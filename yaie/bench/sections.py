@@ -90,7 +90,8 @@ def at_once(subject: Subject) -> None:
         requests = subject.sizes.per_client * clients
         requests = min(requests, count) if subject.sizes.capped else requests
         prompts = long_prompts(requests, prompt, subject.tokenize)
-        subject.say(f"{clients} clients, {requests} requests")
+        who = "1 client" if clients == 1 else f"{clients} clients"
+        subject.say(f"{who}, {requests} requests")
         row = subject.at_once(case, prompts, output, clients)
         subject.record.add("at_once", rounded(row))
 

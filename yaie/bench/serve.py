@@ -18,7 +18,7 @@ from yaie.bench.bench import CPU, FRACTIONS, GPU, QUICK, Asked, Sizes, Subject, 
 from yaie.bench.client import Answer, Client, ClientError, closed_loop, open_loop
 from yaie.bench.compare import chats, compare
 from yaie.bench.drive import Prompt
-from yaie.bench.engine import sections, show
+from yaie.bench.engine import explain, sections, show
 from yaie.bench.load import figures
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server
@@ -175,4 +175,5 @@ def run(
         for section in names:
             SECTIONS[section](clients)
             show(section, record.rows(section))
+    explain(names)
     return record.content
