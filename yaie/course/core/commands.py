@@ -25,14 +25,16 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="The course's
 
 COLORS = {"passes": "green", "fails": "red", "broken": "red", "not started": "dim"}
 
-Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02.2.")]
+Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02.2, or its file.")]
 
 
 @app.command()
 def check(
     which: Annotated[
         str,
-        typer.Argument(metavar="NN.k|NN|all", help="An exercise (02.2), a notebook (02) or all."),
+        typer.Argument(
+            metavar="NN.k|NN|all", help="An exercise (02.2), its file, a notebook (02) or all."
+        ),
     ],
     picture: Annotated[
         Path | None, typer.Option(help="Save the exercise's picture here (.png, .pdf, .svg).")
