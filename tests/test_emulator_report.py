@@ -86,6 +86,27 @@ def test_only_the_instances_that_are_launched_are_compiled(tmp_path, capfd) -> N
     assert capfd.readouterr().err == ""
 
 
+def test_the_grid_is_that_of_the_last_launch(tmp_path) -> None:
+    source = """#include <cuda_runtime.h>
+__global__ void fill(float* x) { x[threadIdx.x] = 1; }
+extern "C" cudaError_t one(float* x, int n, cudaStream_t stream) {
+    if (n > 0) fill<<<dim3(n, 3), dim3(8, 4, 2), 0, stream>>>(x);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t two(float* x, int n, cudaStream_t stream) {
+    one(x, n, stream);
+    fill<<<1, n, 0, stream>>>(x);
+    return cudaGetLastError();
+}
+"""
+    module = Module(source, tmp_path / "grids.cu", checked=True)
+    seen = []
+    for name, n in (("one", 5), ("two", 5), ("one", 0)):
+        getattr(module, name)(torch.zeros(32), n)
+        seen.append(module.report.grid_shape)
+    assert seen == [(15, 64), (1, 5), (0, 0)]
+
+
 def test_naive_transpose(kernels):
     line = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
     store, load = line.access("global", "store"), line.access("global", "load")

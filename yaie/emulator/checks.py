@@ -132,6 +132,7 @@ class Report:
         truncated: the counts leave out part of a long stretch without a barrier.
         untracked: the names of tensors in which no races were looked for: with 64 bytes kept for
             each element, those of more than 128 Mi elements are left out.
+        grid_shape: thread blocks of the last launch, and threads of each; (0, 0) if none was.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class Report:
         source: str = "",
         truncated: bool = False,
         untracked: Sequence[str] = (),
+        grid_shape: tuple[int, int] = (0, 0),
     ) -> None:
         self.notes = [f for f in findings if f.kind == "same_value"]
         self.findings = [f for f in findings if f.kind != "same_value"]
@@ -148,6 +150,7 @@ class Report:
         self.source = source
         self.truncated = truncated
         self.untracked = list(untracked)
+        self.grid_shape = grid_shape
 
     @cached_property
     def accesses(self) -> list[Access]:
@@ -257,7 +260,7 @@ def make_report(
     truncated = bool(runtime.checker().emulator_counters_truncated())
     untracked = [name_of(number, memories) for number in runtime.untracked()]
     count = partial(_accesses, runtime.sites(), library, memories)
-    return Report(findings, count, source, truncated, untracked)
+    return Report(findings, count, source, truncated, untracked, runtime.grid_shape())
 
 
 _COMPOUND = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=")

@@ -75,6 +75,7 @@ def library() -> ctypes.CDLL:
             "emulator_static_shared": (None, [c_char_p, c_size_t]),
             "emulator_refusal": (c_int, [POINTER(RawFailure)]),
             "emulator_launches": (c_size_t, [POINTER(u64), c_size_t]),
+            "emulator_grid_shape": (None, [POINTER(u64)]),
             "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
         },
     )
@@ -195,6 +196,13 @@ def launches() -> frozenset[int]:
     found = (u64 * size)()
     library().emulator_launches(found, size)
     return frozenset(found)
+
+
+def grid_shape() -> tuple[int, int]:
+    """Thread blocks of the last launch, and threads of each; (0, 0) if there was none."""
+    found = (u64 * 2)()
+    library().emulator_grid_shape(found)
+    return found[0], found[1]
 
 
 def printed() -> str:

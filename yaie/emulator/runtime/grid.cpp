@@ -38,6 +38,7 @@ constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish befo
 pthread_mutex_t launch_mutex = PTHREAD_MUTEX_INITIALIZER;  // one launch at a time
 int last_error = 0;
 std::vector<uint64_t> launches;  // instances that the call has launched
+uint64_t grid_shape[2];  // of the last launch: its thread blocks, and the threads of each
 
 pthread_mutex_t failure_mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_failed = false;
@@ -210,6 +211,7 @@ void forget_errors() {
     has_failed = false;
     last_error = 0;
     launches.clear();
+    grid_shape[0] = grid_shape[1] = 0;
     forget_refusals();
 }
 
@@ -290,6 +292,8 @@ int emulator_launch(const Launch* launch) {
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
     wanted_cluster = launch->cluster;
+    grid_shape[0] = volume(launch->grid);
+    grid_shape[1] = volume(launch->thread_block);
     run_grid(*launch);
     const uint3 given = launch->cluster, wanted = wanted_cluster;
     if (wanted.x == given.x && wanted.y == given.y && wanted.z == given.z) return last_error;
@@ -394,6 +398,9 @@ size_t emulator_launches(uint64_t* to, size_t size) {
     for (size_t i = 0; i < launches.size() && i < size; ++i) to[i] = launches[i];
     return launches.size();
 }
+
+// Writes how many thread blocks the last launch had, and how many threads each of them.
+void emulator_grid_shape(uint64_t* to) { memcpy(to, grid_shape, sizeof(grid_shape)); }
 
 // Moves what kernels printed into `to`; returns its length.
 size_t emulator_take_text(char* to, size_t size) {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from yaie.course.core.cuda import KernelCase, requests
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb14.vectors import WARP, see_result, vector
+from yaie.course.exercises.nb14.vectors import WARP, see_grid, see_result, vector
 
 
 def cases() -> Iterator[KernelCase]:
@@ -24,3 +24,4 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         most = fewest + fewest // 4 + 1
         reads = requests(report, name="x", kind="load")
         see.at_most("requests of warps to read x", reads, most, together)
+        see_grid(see, report, case.n)

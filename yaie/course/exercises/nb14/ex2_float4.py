@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase, poisoned, requests
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb14.vectors import draw_loads, see_result, vector
+from yaie.course.exercises.nb14.vectors import draw_loads, see_grid, see_result, vector
 
 NAME = "vector_add_float4_f32"
-THREADS = 256
-LAST = 16  # thread blocks: twice those that 8,192 elements need
 
 
 def cases() -> Iterator[KernelCase]:
@@ -24,9 +21,6 @@ def cases() -> Iterator[KernelCase]:
         yield KernelCase(words, n=n, offsets=offsets)
     reverse = "n = 4,093, threads in reverse order"
     yield KernelCase(reverse, n=4093, offsets=(0, 0, 0), how={"order": "reverse"})
-    words = f"n = 8,192, where only the last {LAST} thread blocks of the grid run"
-    how = {"order": "reverse", "most_blocks": LAST}
-    yield KernelCase(words, n=8192, offsets=(0, 0, 0), how=how)
     yield KernelCase("n = 100,003", n=100_003, offsets=(0, 0, 0), how={"checked": False})
 
 
@@ -34,11 +28,6 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     n, offsets = case.n, case.offsets
     x, y = vector(n + offsets[0], 1)[offsets[0] :], vector(n + offsets[1], 2)[offsets[1] :]
     out = poisoned(n + offsets[2])[offsets[2] :]
-    if "most_blocks" in case.how:
-        cuda.run(see, path, NAME, x, y, out, n, **case.how)
-        grid = f"Each thread has four elements, so {n // (4 * THREADS)} thread blocks are enough."
-        see.true("the grid", not out.isnan().any(), f"has more than {LAST} thread blocks", grid)
-        return
     because = f"{n:,} is {n // 4:,} times 4, and {n % 4} more."
     explain = {"misaligned": "A float4 is loaded and stored at addresses that are multiples of 16."}
     report = see_result(
@@ -52,6 +41,8 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         single = requests(report, name="x", kind="load", size=4)
         tail = "Only the elements of a piece that is not whole are added one by one."
         see.at_most("requests of warps for single elements of x", single, n % 4, tail)
+    if report is not None:
+        see_grid(see, report, n, per_thread=1 if any(offsets) else 4)
 
 
 def draw(path: Path) -> Any:

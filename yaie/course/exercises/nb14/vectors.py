@@ -46,6 +46,21 @@ def see_result(
     return report
 
 
+def see_grid(see: Observer, report: Report, n: int, per_thread: int = 1) -> None:
+    """Note how many thread blocks were launched: those that cover n elements, and at most one more.
+
+    Args:
+        per_thread: how many elements a thread has.
+    """
+    see.stop_if_wrong()  # what is missing may be the launch
+    thread_blocks, threads = report.grid_shape
+    each = per_thread * threads
+    covers = (
+        f"A thread block covers {each:,} elements: n / {each:,} of them, rounded up, are enough."
+    )
+    see.at_most("the thread blocks of the launch", thread_blocks, -(-n // each) + 1, covers)
+
+
 def _draw(out: Any, want: Any) -> Any:
     from yaie.course.viz import draw_written
 
