@@ -413,7 +413,7 @@ CASES = [
         dtypes=HALVES, any_alignment=False,
     ),
     Case(
-        "gated_product", "matmul/hopper/gated.cu",
+        "gated_product", "matmul/gated.cu",
         # Steps: fewer than stages, more, a last one cut off. Tiles: cut off on both sides, pairs
         # with one tile, several for a cluster.
         ((0, 8, 16), (3, 8, 8), (5, 24, 40), (1, 8, 600), (1, 120, 40), (2, 232, 8),

@@ -12,7 +12,7 @@ from torch.nn import functional
 from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 
-GEMV, GATED = "matmul/gemv.cu", "matmul/hopper/gated.cu"
+GEMV, GATED = "matmul/gemv.cu", "matmul/gated.cu"
 GATED_TILE = 128, 112  # tokens and columns
 # The share of all SMs' time for which the tiles of GATED must have work. With less, torch's product
 # and the activation are faster (an H200: notebooks/data/27_gated_h200.json).
