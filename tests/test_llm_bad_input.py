@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 
 import pytest
 from engines import check_whole
@@ -261,7 +262,8 @@ def test_the_smallest_engine_serves_the_smallest_prompt(folder):
         ("triton", "triton runs in Triton's interpreter, far slower than on a GPU\n"),
     ],
 )
-def test_what_stands_in_for_a_gpu_is_told(folder, capsys, backend, told):
+def test_what_stands_in_for_a_gpu_is_told_on_a_terminal(folder, capsys, monkeypatch, backend, told):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     llm = LLM(folder, device="cpu", num_blocks=8, backend=backend)
     assert capsys.readouterr() == ("", told)
     where = told.partition(" runs ")[2].strip()

@@ -47,7 +47,7 @@ class LLM:
             self.engine = start_engine(model, EngineConfig(**options), exercises)
         finally:
             slow.cancel()
-        if self.engine.device.type == "cpu":
+        if self.engine.device.type == "cpu" and sys.stderr.isatty():
             for name in STAND_INS.keys() & self.engine.runner.model.backends.values():
                 print(f"{name} runs {STAND_INS[name]}", file=sys.stderr)
         self.tokenizer = self.engine.tokenizer
