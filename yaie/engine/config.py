@@ -109,9 +109,10 @@ def check_names(options: Iterable[str]) -> None:
         if name in SAMPLING_OPTIONS:
             raise TypeError(f"LLM has no option {name!r}: it belongs in SamplingParams({name}=...)")
         if name not in OPTIONS:
-            close = [f"did you mean {meant!r}?" for meant in get_close_matches(name, OPTIONS, n=1)]
-            told = *close, f"it has {', '.join(sorted(OPTIONS))}"
-            raise TypeError(f"LLM has no option {name!r}; {told[0]}")
+            close = get_close_matches(name, OPTIONS, n=1)
+            has = f"it has {', '.join(sorted(OPTIONS))}"
+            told = f"did you mean {close[0]!r}?" if close else has
+            raise TypeError(f"LLM has no option {name!r}; {told}")
 
 
 OPTIONS = {field.name for field in fields(EngineConfig)}
