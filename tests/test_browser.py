@@ -278,6 +278,8 @@ def test_the_web_site_is_opened_and_read(page, site):
     assert pictures.count() > 5 and all(p.get_attribute("alt") for p in pictures.all())
     pictures.first.scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('img.picture').naturalWidth > 100")
+    heights = [p.bounding_box()["height"] for p in pictures.all()]
+    assert min(heights) > 100  # those not loaded yet as well, so that no link moves under a click
     page.locator("a.next-page").click()
     expect(heading).to_contain_text("03 The paged KV cache")
     page.locator("a.prev-page").click()

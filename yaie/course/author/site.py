@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import nbformat
+from PIL import Image
 
 from yaie.course.author.notebooks import PNG, alternative_text, committed
 from yaie.course.core.paths import ROOT
@@ -55,7 +56,8 @@ CONFIGURATION = {
     "html_copy_source": False,
     "html_show_sphinx": False,
 }
-STYLE = """.picture { background: white; padding: 4px; border-radius: 4px; max-width: 100%; }
+STYLE = """.picture { background: white; padding: 4px; border-radius: 4px; }
+.picture { max-width: 100%; height: auto; }
 .cell_output table, article table { display: block; overflow-x: auto; }
 """
 LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
@@ -97,9 +99,15 @@ class Stage:
                     data["text/markdown"] = re.sub(r"(\]\([^)\s:]+)\.md\)", r"\1.html)", linked)
                 if PNG in data:
                     name = f"_static/pictures/{path.stem[:2]}-{number}-{part}.png"
-                    (self.folder / name).write_bytes(base64.b64decode(output.data[PNG]))
+                    picture = base64.b64decode(output.data[PNG])
+                    (self.folder / name).write_bytes(picture)
                     alt = html.escape(alternative_text(output) or "")
-                    tag = f'<img class="picture" loading="lazy" src="{name}" alt="{alt}">'
+                    # With its size a page keeps the room, and nothing moves once it is loaded.
+                    width, height = Image.open(io.BytesIO(picture)).size
+                    tag = (
+                        f'<img class="picture" loading="lazy" src="{name}" alt="{alt}"'
+                        f' width="{width}" height="{height}">'
+                    )
                     output.data = type(output.data)({"text/html": tag})
         nbformat.write(notebook, self.folder / path.name)
 
