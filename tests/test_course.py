@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from yaie.course.author import build
-from yaie.course.core import cuda, exercise, limit, manifest, notebook, plug, render, tell
+from yaie.course.core import cuda_text, exercise, limit, manifest, notebook, plug, render, tell
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import Broken
 from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, read_page, select
@@ -314,8 +314,8 @@ def test_cuda_stub_is_the_file_with_its_regions_emptied(folders: Path, monkeypat
 
 
 def test_comments_and_spaces_are_no_code() -> None:
-    assert cuda.same_code("int i; // here", "/* there */ int  i;\n")
-    assert not cuda.same_code("int i;", "int j;")
+    assert cuda_text.same_code("int i; // here", "/* there */ int  i;\n")
+    assert not cuda_text.same_code("int i;", "int j;")
 
 
 def test_check_compares_what_git_has_where_learners_edit(folders: Path) -> None:

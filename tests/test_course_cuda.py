@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from yaie.course.core import cuda, exercise, notebook
+from yaie.course.core import cuda, cuda_text, exercise, notebook
 from yaie.course.core.launch_slips import other_size
 from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
@@ -87,7 +87,7 @@ def test_what_the_compiler_warns_of_is_told_first() -> None:
 
 
 def test_an_unknown_name_in_a_template_is_told_as_any_other() -> None:
-    said = cuda.first_error(
+    said = cuda_text.first_error(
         "1.cu:5:9: error: there are no arguments to 'fmx' that depend on a template parameter, so "
         "a declaration of 'fmx' must be available [-fpermissive]\n    5 |  fmx(1);\n"
         "1.cu:5:9: note: (if you use '-fpermissive', G++ will accept your code)"

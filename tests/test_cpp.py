@@ -22,7 +22,7 @@ from yaie import LLM, SamplingParams
 from yaie.bench import peer, spinning
 from yaie.bench import rounding as bench_rounding
 from yaie.build import cpu
-from yaie.emulator import build
+from yaie.emulator import compiler
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.model.gguf import read_rows
 from yaie.model.linear import Linear
@@ -418,7 +418,7 @@ def test_a_learners_operator_runs_among_those_of_cpp(tiny_model):
 
 def test_without_a_compiler_the_reference_computes_and_says_why(tiny_model, monkeypatch):
     def none():
-        raise build.CompileError("no C++ compiler: install g++")
+        raise compiler.CompileError("no C++ compiler: install g++")
 
     wanted = logits_of(load_model(tiny_model))
     monkeypatch.setattr(cpu, "library", none)
@@ -439,7 +439,7 @@ def test_a_mistake_in_the_source_is_the_compilers_message(monkeypatch, tmp_path)
     monkeypatch.setattr(cpu, "FOLDER", tmp_path)
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
     with pytest.raises(
-        build.CompileError, match=r"step.cpp:1:\d+: error: expected primary-expression"
+        compiler.CompileError, match=r"step.cpp:1:\d+: error: expected primary-expression"
     ):
         cpu.library.__wrapped__()
 

@@ -9,7 +9,7 @@ from shutil import which
 import pytest
 from emulated import together
 
-from yaie.emulator import build, runtime
+from yaie.emulator import build, compiler, runtime
 from yaie.emulator.rewrite import CSRC, rewrite
 
 CLANG = which("clang++") or which("clang++-14")
@@ -56,7 +56,9 @@ def test_the_same_is_found_with_clang(tmp_path):
 @pytest.fixture
 def fresh():
     """What is known of the compiler, forgotten before and after."""
-    known = (build.compiler, build.compiler_version, build.build_runtime, build._prelude)
+    known = (
+        compiler.compiler, compiler.compiler_version, build.build_runtime, build._prelude,
+    )  # fmt: skip
 
     def forget() -> None:
         for function in known:
@@ -77,7 +79,7 @@ def test_stacks_waits_and_signals(machine, fresh, monkeypatch, tmp_path):
     source, driver = TESTS / "emulator" / "portable.cu", tmp_path / "driver"
     libraries = [build.build_runtime(part) for part in build.PARTS]
     program = [
-        build.compiler(),
+        compiler.compiler(),
         "-O1",
         str(source.with_name("driver.cpp")),
         "-o",

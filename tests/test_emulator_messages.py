@@ -12,7 +12,8 @@ from warm import python
 from yaie.build.jit import load
 from yaie.emulator import KernelError, Module
 from yaie.emulator.advice import no_launcher
-from yaie.emulator.build import CompileError, build_runtime
+from yaie.emulator.build import build_runtime
+from yaie.emulator.compiler import CompileError
 
 KERNEL = "__global__ void fill(float* x) { x[0] = 1; }\n"
 BODY = "(float* x) {\n    fill<<<1, 1>>>(x);\n    return cudaGetLastError();\n}\n"

@@ -25,7 +25,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from yaie.build import ahead, cache, jit, nvcc
 from yaie.build.jit import CompileError, KernelError
 from yaie.emulator import launch
-from yaie.emulator.build import build_runtime, compiler
+from yaie.emulator.build import build_runtime
+from yaie.emulator.compiler import compiler
 from yaie.emulator.signature import find_launchers
 
 pytestmark = pytest.mark.usefixtures("warm_python")

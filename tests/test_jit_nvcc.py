@@ -13,7 +13,7 @@ from yaie.build import ahead, nvcc
 from yaie.build.cache import build_once, cache_root, content_hash
 from yaie.build.jit import CompileError
 from yaie.course.author.gpu import agreement
-from yaie.emulator.build import compiler_version
+from yaie.emulator.compiler import compiler_version
 from yaie.emulator.rewrite import CSRC
 
 build_all = run_path(str(CSRC / "setup.py"))["build_all"]

@@ -21,7 +21,7 @@ from yaie.course.exercises.nb10.ex3_add_rms_norm import normalize
 from yaie.course.lessons import data_nb10, own_roof
 from yaie.course.lessons.own_roof import BYTES, FOLDER, RUNGS
 from yaie.emulator import CompileError
-from yaie.emulator.build import compiler
+from yaie.emulator.compiler import compiler
 from yaie.model.config import ModelConfig
 from yaie.model.linear import Linear
 from yaie.ops.cpp.native import Rows

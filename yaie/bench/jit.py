@@ -22,7 +22,7 @@ from rich.table import Table
 from yaie import emulator
 from yaie.bench.machine import processor
 from yaie.build import jit
-from yaie.emulator.build import compiler_version
+from yaie.emulator.compiler import compiler_version
 
 SOURCE = r"""#include <cuda_runtime.h>
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from yaie.build.cache import CSRC, build_once, cache_root, content_hash
 from yaie.emulator import CompileError
-from yaie.emulator.build import compiler_version, run_compiler
+from yaie.emulator.compiler import compiler_version, run_compiler
 
 FOLDER = CSRC / "cpu"
 OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-Wno-psabi"]

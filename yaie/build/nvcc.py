@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
-from yaie.emulator.build import CompileError
+from yaie.emulator.compiler import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 from yaie.emulator.signature import find_launchers
 

@@ -12,8 +12,9 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from yaie.emulator.build import CompileError, compile
+    from yaie.emulator.build import compile
     from yaie.emulator.checks import Report
+    from yaie.emulator.compiler import CompileError
     from yaie.emulator.empty import unwritten, watch_empty
     from yaie.emulator.launch import Checker, KernelError, Module
     from yaie.emulator.runtime import settings
@@ -31,10 +32,11 @@ __all__ = [
 ]
 
 _HOME = {
-    **{name: f"yaie.emulator.build:{name}" for name in ("CompileError", "compile")},
+    **{"compile": "yaie.emulator.build:compile", "Report": "yaie.emulator.checks:Report"},
+    **{"CompileError": "yaie.emulator.compiler:CompileError"},
     **{name: f"yaie.emulator.empty:{name}" for name in ("unwritten", "watch_empty")},
     **{name: f"yaie.emulator.launch:{name}" for name in ("Checker", "KernelError", "Module")},
-    **{"Report": "yaie.emulator.checks:Report", "settings": "yaie.emulator.runtime:settings"},
+    **{"settings": "yaie.emulator.runtime:settings"},
 }
 
 

@@ -4,24 +4,26 @@ Names of files carry a hash of all that goes into them, so that a changed kernel
 dynamic linker would not load a known name again.
 """
 
-import os
 import re
-import shutil
-import signal
-import subprocess
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
-from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
+from yaie.build.cache import Built, build_once, cache_root, content_hash
+from yaie.emulator.compiler import (
+    INCLUDE,
+    CompileError,
+    compiler_version,
+    finish,
+    run_compiler,
+    start,
+    workers,
+)
 
-HERE = Path(__file__).resolve().parent
-INCLUDE = HERE / "include"
-RUNTIME = HERE / "runtime"
+RUNTIME = Path(__file__).resolve().parent / "runtime"
 
 _COMMON = ["-std=c++17", "-fPIC", "-pthread"]
 _RUNTIME = ["-fno-exceptions", "-ftls-model=global-dynamic"]
@@ -108,10 +110,6 @@ _SOURCES = {
         *("unset", "product_checks", "cluster_checks", "undefined", "shadow"),
     ),
 }
-
-
-class CompileError(RuntimeError):
-    """The compiler refused a source. The message is what it said, in the source's own lines."""
 
 
 # Appended to a source: the compiler checks all of it, then drops what this launcher does not reach.
@@ -227,9 +225,9 @@ def build_runtime(part: str) -> Path:
             source = folder / f"unit{number}.cpp"
             source.write_text("".join(f'#include "{path}"\n' for path in unit))
             objects.append(source.with_suffix(".o"))
-            jobs.append(_start([*options, "-c", str(source), "-o", str(objects[-1])]))
+            jobs.append(start([*options, "-c", str(source), "-o", str(objects[-1])]))
         for job in jobs:
-            _finish(job)
+            finish(job)
         run_compiler([*_LINK, *map(str, objects), "-o", str(folder / name), "-lrt"])
         return folder / name
 
@@ -277,36 +275,6 @@ def _options(checked: bool) -> list[str]:
     return [*kernel, *_CHECKED, *(_CLANG_CHECKED if clang else _GNU_CHECKED)]
 
 
-@lru_cache(maxsize=1)
-def compiler() -> str:
-    """The C++ compiler: $CXX, else g++, clang++ or c++ on the path. Raises CompileError if none."""
-    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
-        if name and shutil.which(name):
-            return name
-    raise CompileError(
-        "no C++ compiler: install g++ (Debian, Ubuntu: sudo apt-get install g++) or name one "
-        "with CXX=/path/to/g++"
-    )
-
-
-@lru_cache(maxsize=1)
-def compiler_version() -> str:
-    """What the compiler says of itself: another one must not use this one's files.
-
-    Without a compiler, the one that was used last: what it built needs none. Raises CompileError if
-    there never was one.
-    """
-
-    def ask() -> str:
-        command = [compiler(), "--version"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode or not done.stdout:
-            raise CompileError(f"{' '.join(command)} fails: {done.stderr.strip()}")
-        return done.stdout.splitlines()[0]
-
-    return remembered("compiler", ask)
-
-
 def _folder() -> Path:
     return cache_root() / "emulator"
 
@@ -314,65 +282,6 @@ def _folder() -> Path:
 @lru_cache(maxsize=1)
 def _headers() -> str:
     return "\0".join(p.read_text() for p in sorted(INCLUDE.rglob("*")) if p.is_file())
-
-
-_jobs: set[subprocess.Popen[str]] = set()  # that have not ended
-_one_start = threading.Lock()
-_interrupted = False
-
-
-@contextmanager
-def workers() -> Iterator[ThreadPoolExecutor]:
-    """Threads that compile. Ctrl-C ends what they do."""
-    global _interrupted
-    try:
-        with ThreadPoolExecutor() as pool:
-            try:
-                yield pool
-            except KeyboardInterrupt:
-                with _one_start:
-                    _interrupted = True
-                    for job in _jobs:
-                        with suppress(ProcessLookupError):
-                            os.killpg(job.pid, signal.SIGKILL)
-                raise
-    except KeyboardInterrupt:
-        _interrupted = False  # all have ended
-        raise
-
-
-def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    environment = {**os.environ, "LC_ALL": "C"}
-    with _one_start:
-        if _interrupted:
-            raise CompileError("interrupted")
-        job = subprocess.Popen(
-            [compiler(), *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,  # a group of its own: g++ starts processes
-        )
-        _jobs.add(job)
-    return job
-
-
-def _finish(job: subprocess.Popen[str]) -> str:
-    _, errors = job.communicate()
-    _jobs.discard(job)
-    if job.returncode:
-        silent = f"{compiler()} ended with status {job.returncode} and said nothing"
-        raise CompileError(_only_the_message(errors) or silent)
-    return errors
-
-
-def run_compiler(arguments: Sequence[str]) -> str:
-    """Run the compiler, and return what it warns of. Ctrl-C ends it.
-
-    Raises CompileError with its messages if it refuses, or if there is none.
-    """
-    with workers() as pool:  # Ctrl-C interrupts the main thread, perhaps before `_jobs` has the job
-        return pool.submit(lambda: _finish(_start(arguments))).result()
 
 
 _WARNING = re.compile(r"^(.+):(\d+):\d+: warning: (.+) \[-W([\w-]+)=?\]$", re.MULTILINE)
@@ -386,28 +295,3 @@ def _warnings_in(said: str, path: Path) -> str:
         if file == str(path) and name in WARNINGS
     ]
     return "\n".join(dict.fromkeys(found))
-
-
-# Lines that say how the compiler came to an error: through our headers and templates.
-_ON_THE_WAY = re.compile(
-    r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
-)
-_ATTRIBUTE = re.compile(r"call to '[^']+' declared with (?:attribute error|'error' attribute): ")
-_HEAD = re.compile(r".*: (warning|error|fatal error): |.*: (?:In .*|At global scope):$")
-
-
-def _only_the_message(errors: str) -> str:
-    """Without warnings, lines that speak of our own headers and temporary files, and marks under
-    a launch that point at what it was replaced by."""
-    kept, width, warns = [], 0, False
-    for line in _ATTRIBUTE.sub("", errors).splitlines():
-        if head := _HEAD.match(line):
-            warns = head[1] == "warning"
-        if warns or str(INCLUDE) in line or _ON_THE_WAY.match(line):
-            continue
-        if re.match(r"\s*\d+ \|", line):
-            width = len(line)
-        elif (mark := re.match(r"\s+\| *", line)) and mark.end() > width:
-            continue
-        kept.append(line)
-    return "\n".join(kept).strip() or errors.strip()

@@ -18,8 +18,9 @@ from yaie.build.cache import Built
 from yaie.emulator import runtime
 from yaie.emulator.advice import no_launcher
 from yaie.emulator.arena import Guarded, moved, spans
-from yaie.emulator.build import build, workers
+from yaie.emulator.build import build
 from yaie.emulator.checks import Report, describe, make_report
+from yaie.emulator.compiler import workers
 from yaie.emulator.elements import Memory
 from yaie.emulator.empty import looks_for_unwritten
 from yaie.emulator.lines import Lines

@@ -10,7 +10,7 @@ from ctypes import c_char_p, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.emulator.build import INCLUDE
+from yaie.emulator.compiler import INCLUDE
 
 HEADERS = (".cuh", ".h", ".hpp")
 

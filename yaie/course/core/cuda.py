@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from yaie.course.core.observe import Observer
     from yaie.emulator import KernelError, Module, Report
     from yaie.emulator.checks import Access, Finding
-    from yaie.emulator.signature import Launcher
 
 SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
 
@@ -191,66 +190,6 @@ def warm_up() -> None:
     from yaie.emulator.runtime import checker
 
     checker()
-
-
-def same_code(text: str, other: str) -> bool:
-    """Whether two files differ at most in comments and white space."""
-    return without_comments(text).split() == without_comments(other).split()
-
-
-def changed_launcher(text: str, reference: str, result: str = "cudaError_t") -> str | None:
-    """Which of the reference's launchers, or of its functions with another result, a file lacks or
-    has with other parameters."""
-    from yaie.emulator.signature import find_launchers
-
-    try:
-        found = find_launchers(text, result)
-    except TypeError as error:
-        return str(error)
-    for name, launcher in find_launchers(reference, result).items():
-        if name not in found:
-            return f"{name} is gone"
-        if _types(found[name]) != _types(launcher):
-            return f"{name} has other parameters"
-    return None
-
-
-def _types(launcher: Launcher) -> list[tuple[str, bool]]:
-    return [(p.kind, p.pointer) for p in launcher.parameters]
-
-
-def compile_errors(text: str, path: Path, shown: str) -> str | None:
-    """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
-    from yaie.emulator import CompileError, compile
-    from yaie.emulator.signature import find_launchers
-
-    try:
-        first = next(iter(find_launchers(text)), "")
-    except TypeError:  # a type that Python cannot pass: `changed_launcher` tells
-        first = ""
-    try:
-        compile(text, path, checked=bool(first), launcher=first)  # as the check will want it
-    except (CompileError, SyntaxError) as error:
-        return first_error(str(error).replace(str(path), shown))
-    return None
-
-
-# What g++ says of an unknown name in a template.
-_UNKNOWN = re.compile(r"there are no arguments to ('\w+') that .* must be available( \S+)?")
-_NO_HELP = re.compile(r": In |use '-fpermissive'")
-_PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
-
-
-def first_error(said: str) -> str:
-    """What a compiler says of the first error: many of those after it are its consequences."""
-    said = _UNKNOWN.sub(r"\1 was not declared in this scope", said)
-    lines = [line for line in said.splitlines() if not _NO_HELP.search(line)]
-    errors = [number for number, line in enumerate(lines) if ": error: " in line]
-    if (more := len(errors) - 1) > 0:
-        lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
-    if _PYTHON_LOOP.search("\n".join(lines)):
-        lines.append("This is C++: for (int i = 0; i < n; ++i)")
-    return "\n".join(lines)
 
 
 _faulty: set[str] = set()  # the texts in which a checked run has found something

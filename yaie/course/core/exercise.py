@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from yaie.course.core import cuda, render
+from yaie.course.core import cuda_text, render
 from yaie.course.core.compare import short
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import UNSOLVED
@@ -80,7 +80,7 @@ def is_untouched(exercise: Exercise, text: str) -> bool:
     text, comments aside.
     """
     if exercise.is_cuda:
-        return cuda.same_code(text, render.stub(exercise))
+        return cuda_text.same_code(text, render.stub(exercise))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -148,7 +148,7 @@ def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
     """Refuse a file of C++ that does not compile or lacks a launcher, or a function."""
     from yaie.course.core import native
 
-    language = native if exercise.is_native else cuda
+    language = native if exercise.is_native else cuda_text
     if said := language.compile_errors(text, path, exercise.shown):
         raise Broken(f"The file does not compile.\n{said}")
     reference = (ROOT / exercise.source).read_text(encoding="utf-8")

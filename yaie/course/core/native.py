@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.build import cpu
 from yaie.build.cache import build_once
-from yaie.course.core import cuda
+from yaie.course.core import cuda_text
 from yaie.course.core.observe import Found
 from yaie.emulator import CompileError
-from yaie.emulator.build import compiler_version, run_compiler
+from yaie.emulator.compiler import compiler_version, run_compiler
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import CSRC, read_source
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
@@ -153,13 +153,13 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     try:
         build(text, path, checked=True)  # as the check will want it
     except CompileError as error:
-        return cuda.first_error(str(error).replace(str(path), shown))
+        return cuda_text.first_error(str(error).replace(str(path), shown))
     return None
 
 
 def changed_launcher(text: str, reference: str) -> str | None:
     """Which of the reference's functions a file lacks, or has with other parameters."""
-    return cuda.changed_launcher(text, reference, "void")
+    return cuda_text.changed_launcher(text, reference, "void")
 
 
 # ------------------------------------------------------------------------------------- watching

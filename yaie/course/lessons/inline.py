@@ -11,7 +11,7 @@ from typing import Any
 
 from yaie.build import nvcc
 from yaie.build.cache import build_once, cache_root, content_hash
-from yaie.emulator.build import compiler_version
+from yaie.emulator.compiler import compiler_version
 
 
 def load_inline(name: str, cpp_sources: str, cuda_sources: str = "", **options: Any) -> Any:

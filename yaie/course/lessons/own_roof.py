@@ -8,22 +8,21 @@ call counts, as in STREAM: what else runs on a machine only slows a call down.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.nn import functional
 
 from yaie.bench import files
 from yaie.bench.machine import head
-from yaie.bench.protocol import CpuClock, relative_error, running_order
+from yaie.bench.protocol import relative_error
 from yaie.course.core import native, paths
 from yaie.course.core.paths import ROOT
+from yaie.course.lessons.timed_products import Record, checked, compared, fastest, timed
 from yaie.course.viz.style import count
 from yaie.emulator import CompileError
 from yaie.engine.llm import LLM
@@ -34,7 +33,6 @@ from yaie.model.pull import find_model
 from yaie.ops.cpp.native import GROUPS, Rows, interleaved, matrix, struct
 from yaie.ops.cpp.native import call as call_engine
 
-Record = dict[str, Any]
 KEPT, PRODUCTS, BESIDE = "10_roofline_cpu", "10_products_cpu", "10_engine_cpu"
 FOLDER = ROOT / "csrc" / "roofline"
 ROWS, SIZE = 49_152, 576  # of lm_head of SmolLM2-135M
@@ -108,7 +106,7 @@ def measure_roof(rounds: int = 8) -> Record:
         call()
     if not torch.equal(target, data) or relative_error(sums.sum(), data.double().sum()) > 1e-4:
         raise RuntimeError("a copy or a sum of it is wrong, so nothing was timed")
-    took = _fastest(calls, rounds)
+    took = fastest(calls, rounds)
     chains = 12 * 2 * _lanes(functions) * steps * most  # as in rungs.cpp
     record = head(torch.device("cpu")) | {"gflop_s": chains / took["registers"] / 1e6}
     for what, each in (("copy", 8), ("read", 4)):
@@ -155,64 +153,20 @@ def measure_rungs(
         weights = stored["packed" if function == "packed_product" else form]
         out, run = torch.full((rows,), torch.nan), getattr(_functions(file, mine), function)
         call = partial(run, weights, x, out, rows, SIZE, threads)
-        error = _checked(name, call, out, stand_for[form] @ x.double())
+        error = checked(name, call, out, stand_for[form] @ x.double())
         calls[f"{name} {threads}"] = call
         rows_of[f"{name} {threads}"] = {"name": name, "form": form, "threads": threads,
                                         "bytes": weights.nbytes, "error": error}  # fmt: skip
     sums, read = torch.empty(most), _functions("rungs", None).read_numbers
     calls["reading"] = partial(read, stored["float32"], sums, rows * SIZE, most)
     rows_of["reading"] = {"bytes": stored["float32"].nbytes}
-    *found, beside = _timed(calls, rows_of, rounds)
+    *found, beside = timed(calls, rows_of, rounds)
     found = [{**row, "gflop_s": 2 * rows * SIZE / row["ms"] / 1e6} for row in found]
     return {"rungs": found, "beside": beside["gb_s"]}
 
 
 def _functions(file: str, mine: Paths | None) -> native.Functions:
     return native.load((mine or {}).get(file, FOLDER / f"{file}.cpp"))
-
-
-def _checked(name: str, call: Callable[[], object], out: torch.Tensor, want: torch.Tensor) -> float:
-    """The relative error of what a call writes to `out`."""
-    call()
-    error = relative_error(out, want)
-    if not error < 1e-4:
-        raise RuntimeError(f"{name}: relative error {error:.1e}, so it was not timed")
-    return error
-
-
-def _timed(
-    calls: Mapping[str, Callable[[], object]], rows: Mapping[str, Record], rounds: int
-) -> list[Record]:
-    """The rows with `ms` of their call, and `gb_s` for their `bytes`."""
-    took = _fastest(calls, rounds)
-    return [
-        {**row, "ms": took[key], "gb_s": row["bytes"] / took[key] / 1e6}
-        for key, row in rows.items()
-    ]
-
-
-def _compared(
-    calls: Mapping[str, Callable[[], object]],
-    out: torch.Tensor,
-    want: torch.Tensor,
-    nbytes: int,
-    rounds: int,
-) -> list[Record]:
-    """A row for each of several ways to write `want` to `out`, for which `nbytes` must move."""
-    rows = {}
-    for name, call in calls.items():
-        out.fill_(torch.nan)
-        error = _checked(name, call, out, want)
-        rows[name] = {"name": name, "bytes": nbytes, "error": error}
-    return _timed(calls, rows, rounds)
-
-
-def _fastest(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Milliseconds of the fastest call, of three in each round."""
-    clock, took = CpuClock(), dict.fromkeys(calls, math.inf)
-    for name in running_order(list(calls), rounds):
-        took[name] = min(took[name], *clock.times(calls[name], 3))
-    return took
 
 
 def _stored(rows: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -256,9 +210,9 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
         kept_alive.append(stored)
         one = struct(matrix([stored], None)), x, 1, out.fill_(torch.nan)
         calls[form] = partial(call_engine, "product", *one)
-        error = _checked(form, calls[form], out[0], stand_for.double() @ x[0].double())
+        error = checked(form, calls[form], out[0], stand_for.double() @ x[0].double())
         found[form] = {"name": form, "bytes": stored.data.nbytes, "error": error}
-    return {"engine": _timed(calls, found, rounds)}
+    return {"engine": timed(calls, found, rounds)}
 
 
 def measure_norm(mine: Paths | None = None, rounds: int = 4) -> Record:
@@ -282,7 +236,7 @@ def measure_norm(mine: Paths | None = None, rounds: int = 4) -> Record:
     for threads in sorted({1, most}):
         name = f"10.3, {count(threads, 'thread')}"
         calls[name] = partial(fused, x, residual, weight, out, total, tokens, SIZE, eps, threads)
-    return {"norm": _compared(calls, out, want, 4 * x.nbytes, rounds)}
+    return {"norm": compared(calls, out, want, 4 * x.nbytes, rounds)}
 
 
 def measure_split(mine: Paths | None = None, rounds: int = 4, length: int = 131_072) -> Record:
@@ -305,7 +259,7 @@ def measure_split(mine: Paths | None = None, rounds: int = 4, length: int = 131_
     for threads in range(1, torch.get_num_threads() + 1):
         name = f"10.4, {count(threads, 'thread')}"
         calls[name] = partial(split, q, keys, values, out, lse, length, size, scale, 0, threads)
-    return {"split": _compared(calls, out, want, 2 * keys.nbytes, rounds)}
+    return {"split": compared(calls, out, want, 2 * keys.nbytes, rounds)}
 
 
 # ------------------------------------------------------------------------------------- a model

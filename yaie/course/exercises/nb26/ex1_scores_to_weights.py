@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from yaie.course.core.cuda import KernelCase, first_error, in_every_order
+from yaie.course.core.cuda import KernelCase, in_every_order
+from yaie.course.core.cuda_text import first_error
 from yaie.course.core.observe import Found, Observer
 from yaie.course.exercises.nb18.attention import Problem, see_attention
 from yaie.course.lessons.data_nb26 import with_kernel
