@@ -1,5 +1,6 @@
 """What is observed, how mistakes are written as edits, and which of them is told."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_a_fact_is_a_copy() -> None:
     see.equal("x", values, [1, 2])
     values.append(3)
     assert see.facts[0].got == [1, 2]
+
+
+def test_a_recursion_ends_at_the_same_depth_whatever_a_library_has_set() -> None:
+    """As torch.compile does, for the rest of the process."""
+
+    def deep(left):
+        return left and deep(left - 1)
+
+    before = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(5000)
+        [fact] = observed(lambda target, case, see: target(1000), deep, Case("deep"))
+        assert fact.got.kind == "RecursionError" and sys.getrecursionlimit() == 5000
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_an_error_ends_a_case_and_names_its_call() -> None:

@@ -272,7 +272,8 @@ def test_with_weights_in_groups_keys_and_values_are_float16(tiny_model, form):
 def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_model, tmp_path):
     """The oracle computes in float64 with the numbers that the weights stand for, and torch rounds
     its keys and values to float16. Without that rounding its logits are over a hundred times as far
-    away."""
+    away; over twenty times where a key lies so near a boundary that float32 rounds it to the other
+    side, which depends on the processor."""
     from safetensors.torch import load_file, save_file
 
     folder = make_tiny_model(tmp_path / "model")
@@ -288,8 +289,8 @@ def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_mode
     registry.register("reshape_and_cache", "rounded", write)
     own = {name: "reference" for name in OPERATORS} | {"reshape_and_cache": "rounded"}
     oracle, exact = (load_model(folder, "float64", "cpu", who) for who in (own, "reference"))
-    near, far = ((logits_of(model) - logits_of(m)).abs().max() for m in (oracle, exact))
-    assert near < far / 100
+    near, far = ((logits_of(model) - logits_of(m)).abs() for m in (oracle, exact))
+    assert near.median() < far.median() / 100 and near.max() < far.max() / 20
 
 
 @pytest.mark.parametrize("form", GROUPS)

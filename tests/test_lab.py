@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -88,11 +89,14 @@ def test_a_terminal_is_no_login_shell(named, monkeypatch, capsys) -> None:
 
 
 def test_term_ends_the_server_too() -> None:
+    """It runs on the next port, since the one asked for is taken; that is told."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
     sleeper = "import os, time; print('server', os.getpid(), flush=True); time.sleep(600)"
     script = (
         "import sys; from yaie.course import lab; lab.wait_until_up = lambda *_: None\n"
         f"lab.command = lambda *_: [sys.executable, '-c', {sleeper!r}]\n"
-        "sys.exit(lab.main(['--no-browser']))"
+        f"sys.exit(lab.main(['--no-browser', '--port={port}']))"
     )
     ours = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     seen = ""
@@ -100,6 +104,8 @@ def test_term_ends_the_server_too() -> None:
         line = ours.stdout.readline()
         assert line, seen
         seen += line
+    taken.close()
+    assert f"Port {port} is taken" in seen
     ours.send_signal(signal.SIGTERM)
     assert ours.wait(timeout=60) == 0
     server = int(seen.partition("server ")[2].split()[0])

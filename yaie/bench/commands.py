@@ -17,8 +17,8 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N; auto takes
 Dtype = Annotated[
     str,
     typer.Option(
-        help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision. "
-        "On a CPU also q8_0, q4_0, q4_1, or gguf: as the model's GGUF file has its weights."
+        help="auto, float32, bfloat16, float16 or float64; auto is float32 on a CPU, else half "
+        "precision. On a CPU also q8_0, q4_0, q4_1, or gguf: as the GGUF file has the weights."
     ),
 ]
 CacheDtype = Annotated[

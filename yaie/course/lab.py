@@ -170,6 +170,8 @@ def main(argv: list[str] | None = None) -> int:
     options, extra = parser.parse_known_args(argv)
 
     port, token = free_port(options.port), secrets.token_hex(16)
+    if port != options.port:
+        print(f"Port {options.port} is taken, perhaps by another `make lab`. This one has {port}.")
     print("starting JupyterLab ...", flush=True)
     server = subprocess.Popen(command(port, *extra), cwd=ROOT, env=environment(token))
     stop_at_term(server)

@@ -21,20 +21,20 @@ _number = count(1)  # of engines with learners' operators, for the names of thes
 
 
 def start_engine(
-    model: str | Path, config: EngineConfig, exercises: Exercises = None, says_so: bool = False
+    model: str | Path, config: EngineConfig, exercises: Exercises = None, announce: bool = False
 ) -> Engine:
     """Load a model and make its engine, in this process and in others if they share the model.
 
     Args:
         model, exercises: as for `LLM`.
-        says_so: whether to print that the model is loaded, once the options are known to be right.
+        announce: whether to print that the model is loaded, once the options are known to be right.
 
     The engine is to be closed in the end. Raises ValueError or TypeError, before a model is loaded,
     if there is no such device, dtype, operator or back end.
     """
     device, backends = choose_device(config.device), choose(STEP_OPERATORS, config.backend)
     dtype = choose_dtype(config.dtype, device)
-    if says_so:
+    if announce:
         print(f"loading {model} ...", flush=True)
     parts = chosen_parts(exercises)
     for line in parts.report:

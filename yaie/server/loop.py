@@ -178,7 +178,7 @@ def main(
     loop = Loop(pipe)
     threading.Thread(target=_listen, args=[loop], daemon=True).start()
     try:
-        engine = start_engine(model, EngineConfig(**options), exercises, says_so=True)
+        engine = start_engine(model, EngineConfig(**options), exercises, announce=True)
         engine.tokenizer.forget_encoding()  # the HTTP process encodes
         loop.prepare(engine)
         gc.freeze()  # what is there stays, and need not be looked through

@@ -29,6 +29,7 @@ from typing import Any
 from yaie.course.core.compare import difference, is_tensor, short, tensor_difference
 
 UNSOLVED = "Exercise "  # how the message of a stub's NotImplementedError begins
+DEPTH = 1000  # of a recursion, at which Python ends it by default
 
 
 class Case(SimpleNamespace):
@@ -275,7 +276,8 @@ class Observer:
 
 
 def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: Case) -> list[Fact]:
-    """The facts of one case. Random numbers restart, so that a repetition gives the same.
+    """The facts of one case, which a repetition finds again: random numbers restart, and recursion
+    ends at Python's own depth, which `torch.compile` raises for the whole process.
 
     Raises:
         NotImplementedError: an unsolved stub was called.
@@ -285,8 +287,9 @@ def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: 
         on_gpu = torch.cuda.is_initialized()
         seed = torch.manual_seed if on_gpu else torch.default_generator.manual_seed  # 1 ms, 1 µs
         seed(0)
-    see = Observer()
+    see, before = Observer(), sys.getrecursionlimit()
     try:
+        sys.setrecursionlimit(DEPTH)
         observe(target, case, see)
     except Stop:
         pass
@@ -294,6 +297,8 @@ def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: 
         if is_unsolved(error):
             raise
         see.crashed(error)
+    finally:
+        sys.setrecursionlimit(before)
     return see.facts
 
 
