@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -260,6 +261,8 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
         loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
     _import(exercise)
+    with suppress(Exception):  # the check meets it again, and tells it
+        exercise.ahead(path)
     signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
     verdict = _judge_here(exercise, path, seconds, loaded)
     signal.setitimer(signal.ITIMER_PROF, 0.0)

@@ -22,38 +22,39 @@ from yaie.emulator import settings
 
 if TYPE_CHECKING:
     from yaie.course.viz.turns import Span
+    from yaie.emulator import Module
 
 kept = partial(paths.kept, "18_flash_hopper_h100")  # the figures of the ladder flash_hopper
 INCLUDE = '#include "flash/hopper/tiles.cuh"\n'
 ROWS = 64  # queries of a warp group
 # One thread of each consumer of the thread block that has work prints what it starts and waits for.
 EVENTS = """
-#define TELL(...) \\
-    (threadIdx.x % WARP_GROUP == 0 && blockIdx.x == BLOCK ? printf(__VA_ARGS__) : 0)
-#define WHO int(threadIdx.x / WARP_GROUP) - 1
+#define TELL(WHAT, NUMBER) \\
+    (threadIdx.x % WARP_GROUP == 0 && blockIdx.x == BLOCK ? \\
+     printf("told: %d " WHAT " %d\\n", int(threadIdx.x / WARP_GROUP) - 1, NUMBER) : 0)
 template <int PENDING>
-__device__ inline void told_wait() { TELL("%d wait %d\\n", WHO, PENDING), wgmma_wait<PENDING>(); }
+__device__ inline void told_wait() { TELL("wait", PENDING), wgmma_wait<PENDING>(); }
 __device__ inline void told_sync(int id, int threads) {
     named_barrier_sync(id, threads);
-    if (threads > WARP_GROUP) TELL("%d begin %d\\n", WHO, id);
+    if (threads > WARP_GROUP) TELL("begin", id);
 }
 __device__ inline void told_arrive(int id, int threads) {
-    TELL("%d end %d\\n", WHO, id), named_barrier_arrive(id, threads);
+    TELL("end", id), named_barrier_arrive(id, threads);
 }
 template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_keys(Parts&&... parts) {
-    TELL("%d scores 0\\n", WHO), multiply_keys<T, DIM, KEYS, TOGETHER>(parts...);
+    TELL("scores", 0), multiply_keys<T, DIM, KEYS, TOGETHER>(parts...);
 }
 template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_values(Parts&&... parts) {
-    TELL("%d output 0\\n", WHO), add_values<T, DIM, KEYS, TOGETHER>(parts...);
+    TELL("output", 0), add_values<T, DIM, KEYS, TOGETHER>(parts...);
 }
 #define wgmma_wait told_wait
 #define named_barrier_sync told_sync
 #define named_barrier_arrive told_arrive
 #define multiply_keys told_keys
 #define add_values told_values
-#define weigh(scores) weigh((TELL("%d weights 0\\n", WHO), scores))
+#define weigh(scores) weigh((TELL("weights", 0), scores))
 """
 
 
@@ -84,29 +85,34 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
             tiles of 160.
         order: in which threads take their turns in the emulator.
     """
+    module, name, keys = module_that_tells(source, head_dim)
+    queries = 192 if head_dim <= 64 else 128
+    q = torch.ones(queries, 1, head_dim).half()
+    k = torch.ones(tiles * keys, 1, head_dim).half()
+    out, lse = torch.empty_like(q), torch.empty(queries, 1)
+    with redirect_stdout(StringIO()) as told, settings(order=order, time_limit=3.0):
+        getattr(module, name)(
+            *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
+            *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
+        )
+    lines = re.findall(r"^told: (\d+) (\w+) (\d+)$", told.getvalue(), re.MULTILINE)
+    return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
+
+
+def module_that_tells(source: Path | str, head_dim: int) -> tuple[Module, str, int]:
+    """The kernels of `source` that print events; their launcher, and the keys of a tile."""
     path = CSRC / "flash/hopper/pingpong.cu"
     if isinstance(source, Path):
         path, source = source, source.read_text(encoding="utf-8")
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
     block = "0" if name == "pingpong" else "gridDim.x - 1"  # no other has queries
     source = changed(source, path, {INCLUDE: INCLUDE + EVENTS.replace("BLOCK", block)})
-    queries = 192 if head_dim <= 64 else 128
     keys = 160 if head_dim > 64 and name == "pingpong" else 128
     own = "launch<T, 64" if head_dim <= 64 else "launch<T, 128"
     if name == "pingpong":  # no cache: any tile fits its blocks, and no box is of several
         own += ", false, false" if head_dim <= 64 else ", true, false"
     source = re.sub(r"launch<T, \d+[^>]*>\(", f"{own}>(", source)  # less to compile
-    q = torch.ones(queries, 1, head_dim).half()
-    k = torch.ones(tiles * keys, 1, head_dim).half()
-    out, lse = torch.empty_like(q), torch.empty(queries, 1)
-    module = module_of(source, path)
-    with redirect_stdout(StringIO()) as told, settings(order=order, time_limit=3.0):
-        getattr(module, f"flash_{name}_f16")(
-            *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
-            *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
-        )
-    lines = (line.split() for line in told.getvalue().splitlines())
-    return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
+    return module_of(source, path), f"flash_{name}_f16", keys
 
 
 # ---------------------------------------------------------------------------------------- counts
