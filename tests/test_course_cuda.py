@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from yaie.course.core import cuda, cuda_text, exercise, notebook
+from yaie.course.core import cuda, cuda_text, exercise, notebook, printed
 from yaie.course.core.launch_slips import other_size
 from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
@@ -237,3 +237,7 @@ def test_a_threads_own_variable_is_not_explained_as_shared_memory_and_an_endless
         out = cuda.poisoned(4, dtype=torch.int32)
         cuda.run(see, path, "keep_i32", out, step, explain=explain, checked=checked)
     assert (see.facts[-1].got.kind, see.facts[-1].because) == (kind, because)
+
+
+def test_what_a_learner_prints_is_not_taken_for_what_a_check_has_a_kernel_print():
+    assert printed.told_words("wait 3\ntold: wait 0\nx = 1\n") == [["wait", "0"]]

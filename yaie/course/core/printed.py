@@ -20,6 +20,13 @@ def first_lines() -> Iterator[None]:
             print(f"… and {few.lines - MOST_LINES:,} more lines")
 
 
+def told_words(printed: str) -> list[list[str]]:
+    """The words of lines that begin with "told: ", which a check has a kernel print. A learner may
+    print others."""
+    lines = printed.splitlines()
+    return [line.split()[1:] for line in lines if line.startswith("told: ")]
+
+
 class _Few:
     def __init__(self, out: TextIO) -> None:
         self.out, self.lines, self.column = out, 0, 0

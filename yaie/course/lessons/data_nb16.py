@@ -12,6 +12,7 @@ import torch
 
 from yaie.course.core import paths
 from yaie.course.core.cuda import module_of
+from yaie.course.core.printed import told_words
 from yaie.course.lessons.changed import changed
 
 kept = partial(paths.kept, "16_matmul_h100")  # the figures of the ladder matmul
@@ -35,7 +36,7 @@ CHUNKS = (4, 8, 16, 32)
 # Has thread 0 print its copies, waits, barriers, loads and products.
 INCLUDE = '#include "mma.cuh"\n'
 EVENTS = """
-#define TELL(...) (threadIdx.x + blockIdx.x == 0 ? printf(__VA_ARGS__) : 0)
+#define TELL(...) (threadIdx.x + blockIdx.x == 0 ? printf("told: " __VA_ARGS__) : 0)
 #define IN_STAGE(place) int((const T*)(place) - stages) / STAGE
 template <typename T, typename... Parts>
 __device__ inline void told_mma(Parts&&... parts) {
@@ -52,7 +53,8 @@ __device__ inline void told_wait() { TELL("wait %d\\n", PENDING), cp_async_wait<
 """
 # Has one warp print which rows it points ldmatrix at, step by step.
 LOADS = """
-#define TELL(...) (threadIdx.x / 32 == FOLLOWED && blockIdx.x == 0 ? printf(__VA_ARGS__) : 0)
+#define TELL(...) \\
+    (threadIdx.x / 32 == FOLLOWED && blockIdx.x == 0 ? printf("told: " __VA_ARGS__) : 0)
 #define TELL_ROW(row) TELL("load %d %d\\n", threadIdx.x % 32, int((const T*)(row) - stages))
 #define ldmatrix_x4(to, row) (TELL_ROW(row), ldmatrix_x4(to, row))
 #define ldmatrix_x4_trans(to, row) (TELL_ROW(row), ldmatrix_x4_trans(to, row))
@@ -144,9 +146,9 @@ def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
     a, b = torch.ones(8, tiles * 32).half(), torch.ones(tiles * 32, 8).half()
     with redirect_stdout(StringIO()) as told:
         module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
-    share = tiles / max(1, told.getvalue().count("product"))
+    share = tiles / max(1, told.getvalue().count("told: product"))
     events: list[tuple[str, float]] = []
-    for what, number in (line.split() for line in told.getvalue().splitlines()):
+    for what, number in told_words(told.getvalue()):
         if what == "product":
             multiplied = events.pop()[1] if events[-1][0] == what else 0.0
             events.append((what, multiplied + share))
@@ -180,7 +182,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
     steps: list[list[Asked]] = []
     counts: Counter[tuple[int, str, str]] = Counter()  # loads by step, lane and tile
     done: dict[int, int] = {}  # steps begun by each lane
-    for what, lane, place in (line.split() for line in told.getvalue().splitlines()):
+    for what, lane, place in told_words(told.getvalue()):
         if what == "step":
             done[int(lane)] = done.get(int(lane), -1) + 1
             steps += [[] for _ in range(done[int(lane)] + 1 - len(steps))]

@@ -17,6 +17,7 @@ import torch
 from yaie.build.nvcc import CSRC
 from yaie.course.core import paths
 from yaie.course.core.cuda import module_of
+from yaie.course.core.printed import told_words
 from yaie.course.lessons.changed import changed
 from yaie.emulator import settings
 
@@ -95,7 +96,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
             *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
             *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
         )
-    lines = re.findall(r"^told: (\d+) (\w+) (\d+)$", told.getvalue(), re.MULTILINE)
+    lines = told_words(told.getvalue())
     return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
 
 

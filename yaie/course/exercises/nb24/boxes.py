@@ -10,6 +10,7 @@ import torch
 from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
+from yaie.course.core.printed import told_words
 from yaie.emulator import KernelError
 
 NAME = "row_product"
@@ -42,7 +43,7 @@ INCLUDE = '#include "hopper.cuh"\n'
 TOLD = """
 #include <cstdio>
 #define TELL(what, barrier, number) \\
-    printf(what " %d %d %d %d\\n", (int)threadIdx.x, int((barrier) - full), \\
+    printf("told: " what " %d %d %d %d\\n", (int)threadIdx.x, int((barrier) - full), \\
            int((barrier) - empty), (int)(number))
 #define mbarrier_wait(barrier, parity) TELL("wait", barrier, parity)
 #define mbarrier_try_wait(barrier, parity) (TELL("wait", barrier, parity), true)
@@ -90,7 +91,7 @@ def told_really(path: Path, edits: dict[str, str], rows: int, columns: int) -> l
     with redirect_stdout(StringIO()) as out, suppress(KernelError):  # a later case tells of it
         module = cuda.module_of(source, path)
         getattr(module, f"{NAME}_f16")(x, w, torch.zeros(rows), rows, columns)
-    return [line.split() for line in out.getvalue().splitlines()]
+    return told_words(out.getvalue())
 
 
 def event(words: list[str]) -> Event:

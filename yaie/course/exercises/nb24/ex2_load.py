@@ -25,7 +25,7 @@ COPIES = """
 #define tma_load(to, which, barrier, ...) \\
     told_load(FROM(to, places), FROM(to, weights), int((barrier) - full), __VA_ARGS__)
 __device__ inline void told_load(int place, int weight, int barrier, int x, int y = -1) {
-    printf("load %d %d %d %d %d\\n", place, weight, barrier, x, y);
+    printf("told: load %d %d %d %d %d\\n", place, weight, barrier, x, y);
 }
 """
 FOLLOWED = (130, 328)  # rows and columns where the calls are followed: three thread blocks, 6 boxes

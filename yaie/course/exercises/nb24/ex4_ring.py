@@ -29,8 +29,8 @@ EXPLAIN = {
     "deadlock": "A phase needs the arrivals that mbarrier_init counts; wait for the use's parity.",
 }
 ASK, ADD = "auto ask = [&](int box, int stage) {", "auto add = [&](int stage) {"
-TELL_ASK = ' printf("ask %d %d %d 0 0\\n", (int)threadIdx.x, stage, box);'
-TELL_ADD = ' printf("add %d %d 0 0 0\\n", (int)threadIdx.x, stage);'
+TELL_ASK = ' printf("told: ask %d %d %d 0 0\\n", (int)threadIdx.x, stage, box);'
+TELL_ADD = ' printf("told: add %d %d 0 0 0\\n", (int)threadIdx.x, stage);'
 
 
 def cases() -> Iterator[KernelCase]:
