@@ -69,8 +69,9 @@ class Case:
     rough: tuple[str, ...] = ()
 
     def ours(self, backend: str) -> Prepare:
-        """How one of the back ends computes it."""
-        return self.wrap(registry.resolve(self.operator, backend))
+        """How one of the back ends computes it. It is imported when it is prepared, where an error
+        becomes a row."""
+        return lambda *arguments: self.wrap(registry.resolve(self.operator, backend))(*arguments)
 
     def wrap(self, function: Callable[..., object]) -> Prepare:
         """A function of the operator's arguments as a `Prepare`."""
@@ -139,22 +140,18 @@ def itemsize(dtype: torch.dtype) -> int:
 # ------------------------------------------------------------------------------------- elementwise
 
 
-def elementwise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
-    """silu_and_mul."""
-    size, count = itemsize(dtype), rows * columns
-
-    return [
-        Case(
-            "silu_and_mul", f"{rows} × 2·{columns}",
-            lambda draw: (draw.normal(rows, 2 * columns),),
-            3 * count * size, 0,
-            oracle=lambda x: _silu(x.double()[:, :columns]) * x.double()[:, columns:],
-            peers={
-                "torch eager": lambda x: lambda: F.silu(x[:, :columns]) * x[:, columns:],
-                "FlashInfer": flashinfer("activation:silu_and_mul"),
-            },
-        ),
-    ]  # fmt: skip
+def silu_and_mul(rows: int, columns: int, dtype: torch.dtype) -> Case:
+    """silu(gate) × up, of `[rows, 2 × columns]`."""
+    return Case(
+        "silu_and_mul", f"{rows} × 2·{columns}",
+        lambda draw: (draw.normal(rows, 2 * columns),),
+        3 * rows * columns * itemsize(dtype), 0,
+        oracle=lambda x: _silu(x.double()[:, :columns]) * x.double()[:, columns:],
+        peers={
+            "torch eager": lambda x: lambda: F.silu(x[:, :columns]) * x[:, columns:],
+            "FlashInfer": flashinfer("activation:silu_and_mul"),
+        },
+    )  # fmt: skip
 
 
 def rotary(tokens: int, heads: int, head_dim: int, positions: int, dtype: torch.dtype) -> Case:

@@ -87,7 +87,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     rows = 4096 if quick else 16384
     kv = {"heads": 32, "kv_heads": 8, "head_dim": 128, "block_size": 16, "dtype": dtype}
     chosen = [
-        *cases.elementwise(rows, 4096, dtype),
+        cases.silu_and_mul(rows, 4096, dtype),
         cases.rotary(rows, 32, 128, 8192, dtype),
         *cases.row_wise(rows, 4096, dtype),
         cache_write(rows, 8, 128, 16, dtype),
@@ -107,7 +107,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
 def _tiny_cases(dtype: torch.dtype) -> list[Case]:
     """The same operators at sizes that a CPU does in no time, some of them awkward."""
     return [
-        *cases.elementwise(61, 130, dtype),
+        cases.silu_and_mul(61, 130, dtype),
         cases.rotary(33, 4, 32, 100, dtype),
         *cases.row_wise(61, 130, dtype),
         cache_write(40, 2, 16, 4, dtype),
@@ -259,7 +259,7 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
         if backend == "reference" or (on_gpu and backend != "cpp"):
             library = on_gpu and backend == "reference"
             named = case.calls_reference if library else backend
-            yield named, backend != "reference", _late(case, backend)
+            yield named, backend != "reference", case.ours(backend)
     if not on_gpu and case.operator in ("ragged_attention", "paged_attention"):
         return  # those peers have no CPU
     if case.compiled and on_gpu and case.operator in registry.operators():
@@ -269,11 +269,6 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
         package = PEERS.get(name.partition(",")[0])
         if package is None or installed(package):
             yield name, False, prepare
-
-
-def _late(case: Case, backend: str) -> Prepare:
-    """Import the back end when it is prepared, where an error becomes a row."""
-    return lambda *arguments: case.ours(backend)(*arguments)
 
 
 def _check(

@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 
 from yaie.bench import cases, ceilings, kernels
-from yaie.bench.cases import Case, Prepare, own_cases
+from yaie.bench.cases import Case, own_cases
 from yaie.bench.cases_attention import decode, prefill
 from yaie.bench.files import output_path, save
 from yaie.bench.machine import head
@@ -35,7 +35,7 @@ from yaie.course.lessons.ops.cases_prefix import shared_prefix
 from yaie.course.lessons.ops.cases_triton import block_sizes, groups, strides
 from yaie.course.lessons.ops.cuda import attention_paged, matrix
 from yaie.course.lessons.ops.cuda.shared_prefix import cascade, shared_prefix_attention
-from yaie.course.lessons.steps import BF16, F32, Step, back_end, ragged, wrapped
+from yaie.course.lessons.steps import BF16, F32, Step, ragged, wrapped
 from yaie.course.lessons.variants import VARIANTS, prepares
 from yaie.engine.device import choose_device
 from yaie.ops.cuda import flash, paged
@@ -50,8 +50,7 @@ def elementwise(on_gpu: bool) -> Iterator[Step]:
     for case in chosen:
         name = case.operator
         if name in ("add_relu", "rms_norm", "add_rms_norm"):
-            own = {"cuda": back_end(name, "cuda")}
-            kept = replace(case, rungs=own, variants=prepares(name))
+            kept = replace(case, rungs={"cuda": case.ours("cuda")}, variants=prepares(name))
             yield Step(kept, ("operators", name), rounds=8)
 
 
@@ -73,11 +72,11 @@ def product(on_gpu: bool) -> Iterator[Step]:
 def attention(on_gpu: bool) -> Iterator[Step]:
     """The rungs of flash attention and Triton's kernel, beside FlashAttention and cuDNN."""
     rungs = ragged(flash.RUNGS)
-    triton = {"Triton": back_end("ragged_attention", "triton")} if on_gpu else {}
     for head_dim in (128, 64):
         for causal in (False, True):
             sizes = (4, 32, 4096) if on_gpu else (2, 2, 33)
             case = prefill(*sizes, head_dim, causal, BF16)
+            triton = {"Triton": case.ours("triton")} if on_gpu else {}
             case = replace(case, rungs=rungs | triton, variants=prepares("flash"))
             against = {"of_library": ("SDPA, FlashAttention-2",)}
             about = {"head_dim": head_dim, "causal": causal}
@@ -105,13 +104,11 @@ def paged_decode(on_gpu: bool) -> Iterator[Step]:
     """The rungs of paged attention, and a shared prefix, beside FlashInfer."""
     against = {"of_flashinfer": ("FlashInfer", "FlashInfer, tensor cores")}
     heads = (32, 8, 128, 16, BF16) if on_gpu else (4, 2, 64, 16, BF16)
-    triton = {"triton": back_end("paged_attention", "triton")} if on_gpu else {}
     for name, contexts in (DECODE if on_gpu else {"B2 skewed": [40, 7]}).items():
         kv_heads = 32 if "32 KV heads" in name else heads[1]
         case = decode(len(contexts), max(contexts), heads[0], kv_heads, *heads[2:], contexts)
-        rungs = {
-            rung: wrapped(function) for rung, function in attention_paged.RUNGS.items()
-        } | triton
+        rungs = {rung: wrapped(function) for rung, function in attention_paged.RUNGS.items()}
+        rungs |= {"triton": case.ours("triton")} if on_gpu else {}
         varied = prepares("paged") if name in ("B64 ctx4096", "B1 ctx32768", "B2 skewed") else {}
         yield Step(replace(case, rungs=rungs, variants=varied), ("decode", name), against=against)
     for name, sizes in (PREFIXES if on_gpu else {"B3 shared 32 own 16": (3, 32, 16)}).items():
@@ -133,10 +130,9 @@ def metadata(on_gpu: bool) -> Iterator[Step]:
     for batch in BATCHES if on_gpu else (5,):
         case = draft_extend(batch)
         back_ends = ("reference", "triton", "cuda") if on_gpu else ("reference", "cuda")
-        rungs = {name: back_end(case.operator, name) for name in back_ends}
-        changed = {name: _written(case, prepare) for name, prepare in rungs.items()}
+        rungs = {name: case.ours(name) for name in back_ends}
         loop = {"Python, a loop over requests": _loop}
-        case = replace(case, rungs=loop | changed, peers={}, waits=tuple(loop))
+        case = replace(case, rungs=loop | rungs, peers={}, waits=tuple(loop))
         place = ("microseconds", str(batch))
         yield Step(case, place, about=None, rounds=12, graphs=50, in_a_row=True)
 
@@ -149,9 +145,8 @@ def search(on_gpu: bool) -> Iterator[Step]:
             case = draft_extend(batch, times)
             names = [f"cuda_{how}" for how in ("linear", "binary")]
             names += ["triton", "triton_linear", "triton_binary"] if on_gpu else []
-            rungs = {name: back_end(case.operator, name) for name in names}
+            rungs = {name: case.ours(name) for name in names}
             rungs["cuda_binary, again"] = rungs["cuda_binary"]
-            rungs = {name: _written(case, prepare) for name, prepare in rungs.items()}
             about = {"requests": batch, "tokens": case.num_bytes // 8 - batch}
             name = f"{about['tokens']} tokens of {batch} requests"
             case = replace(case, rungs=rungs, peers={})
@@ -184,7 +179,7 @@ def configurations(on_gpu: bool) -> Iterator[Step]:
     chosen += [decode(*shape, *kv) for shape in shapes]
     chosen += [prefill(4, 32, 4096, dim, c, BF16) for dim in (128, 64) for c in (False, True)]
     for case in chosen:
-        case = replace(case, rungs={"triton": back_end(case.operator, "triton")}, compiled=False)
+        case = replace(case, rungs={"triton": case.ours("triton")}, compiled=False)
         yield Step(case, ("problems", f"{case.operator} {case.shape}"))
 
 
@@ -205,16 +200,6 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "flash_hopper": flash_hopper,
     "gemv": gemv,
 }
-
-
-def _written(case: Case, prepare: Prepare) -> Prepare:
-    """A back end that returns nothing, followed by what it wrote."""
-
-    def prepare_both(*arguments: object) -> Callable[[], object]:
-        call = prepare(*arguments)
-        return lambda: (call(), case.changes(*arguments))[1]
-
-    return prepare_both
 
 
 # --------------------------------------------------------------------------------------- a run

@@ -11,7 +11,7 @@ from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import WORKSPACE, decode, pages, prefill
 from yaie.bench.protocol import Call
 from yaie.course.lessons import attention_variants as variants
-from yaie.course.lessons.steps import BF16, Step, back_end, wrapped
+from yaie.course.lessons.steps import BF16, Step, wrapped
 from yaie.ops.cuda import paged
 
 TOPK = 2048  # tokens that DeepSeek's sparse attention selects per query
@@ -36,7 +36,7 @@ def naive(on_gpu: bool) -> Iterator[Step]:
                     "naive_bytes": case.num_bytes
                     + naive_bytes(batch * heads, tokens, causal),
                 }  # fmt: skip
-                rungs = {name: back_end("ragged_attention", name) for name in names}
+                rungs = {name: case.ours(name) for name in names}
                 ways = [peers | (case.peers if on_gpu else {}), rungs]
                 watched = [
                     {name: _watched(about["peak_bytes"], name, x) for name, x in way.items()}

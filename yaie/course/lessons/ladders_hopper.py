@@ -12,7 +12,7 @@ from yaie.bench.cases import Call, Case, Draw
 from yaie.bench.cases_attention import prefill
 from yaie.course.lessons.ops import cases
 from yaie.course.lessons.ops.cuda import attention_hopper, matrix
-from yaie.course.lessons.steps import BF16, Step, back_end, ragged, wrapped
+from yaie.course.lessons.steps import BF16, Step, ragged, wrapped
 from yaie.course.lessons.variants import prepares
 from yaie.model.linear import Linear
 from yaie.ops.cuda import flash
@@ -32,15 +32,13 @@ def hopper(on_gpu: bool) -> Iterator[Step]:
     sizes += [(rows, *layer) for rows in (2048, 512, 64) for layer in LAYER_8B]
     rungs = {"mma": matrix.mma, **matrix.HOPPER}
     rungs = {name: wrapped(function) for name, function in rungs.items()}
-    if on_gpu:
-        rungs["Triton"] = back_end("matmul", "triton")
     ways = {name: wrapped(function) for name, function in matrix.WAYS.items()}
     library, against = {"cuBLAS": wrapped(torch.mm)}, {"of_library": ("cuBLAS",)}
     for shape in sizes if on_gpu else [(5, 16, 24)]:
         varied = prepares("hopper") if shape[0] >= 4096 or not on_gpu else {}
-        case = replace(
-            cases.product(*shape, BF16), rungs=rungs | ways, variants=varied, peers=library
-        )
+        case = cases.product(*shape, BF16)
+        triton = {"Triton": case.ours("triton")} if on_gpu else {}
+        case = replace(case, rungs=rungs | triton | ways, variants=varied, peers=library)
         yield Step(case, ("products", case.shape), against=against, rounds=8)
     rungs = {"shares": wrapped(matrix.shares)} | ways
     for shape in sizes[3:] if on_gpu else [(5, 16, 24)]:  # as a layer's weights lie
@@ -73,7 +71,6 @@ def _by_gemv(x: torch.Tensor, weight: torch.Tensor) -> Call:
 def flash_hopper(on_gpu: bool) -> Iterator[Step]:
     """The rungs for Hopper, mma.sync and Triton, beside cuDNN and FlashAttention-3."""
     rungs = ragged({"mma": flash.mma, **attention_hopper.RUNGS})
-    triton = {"Triton": back_end("ragged_attention", "triton")} if on_gpu else {}
     sizes = [(4, 4096, 128), (4, 4096, 64), (1, 16384, 128), (4, 4096, 256)]
     for batch, tokens, head_dim in sizes if on_gpu else [(2, 33, 64)]:
         heads = (16 if head_dim > 128 else 32) if on_gpu else 2
@@ -83,6 +80,7 @@ def flash_hopper(on_gpu: bool) -> Iterator[Step]:
             ours = {who: call for who, call in rungs.items() if head_dim <= most or who != "mma"}
             name = {128: "flash_hopper", 64: "flash_hopper_64"}.get(head_dim)
             varied = prepares(name if on_gpu else "flash_hopper") if name else {}
+            triton = {"Triton": case.ours("triton")} if on_gpu else {}
             case = replace(case, rungs=ours | triton, variants=varied)
             against = {"of_cudnn": ("SDPA, cuDNN",), "of_fa3": FA3}
             about = {"head_dim": head_dim, "causal": causal}

@@ -1,6 +1,5 @@
 """A step of a ladder: see `yaie.course.lessons.ladders`."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +8,6 @@ import torch
 
 from yaie.bench.cases import Case, Prepare
 from yaie.ops.cuda.flash import Sequences
-from yaie.ops.registry import resolve
 
 BF16, F32 = torch.bfloat16, torch.float32
 
@@ -40,11 +38,6 @@ class Step:
 def wrapped(function: Callable[..., object]) -> Prepare:
     """A function of a case's arguments as a `Prepare`."""
     return lambda *arguments: lambda: function(*arguments)
-
-
-def back_end(operator: str, name: str) -> Prepare:
-    """A row of the registry, imported when it is prepared."""
-    return lambda *arguments: functools.partial(resolve(operator, name), *arguments)
 
 
 def ragged(functions: dict[str, Callable[..., object]]) -> dict[str, Prepare]:
