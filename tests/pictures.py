@@ -354,8 +354,7 @@ PICTURES = {
         lambda: viz.draw_trace([viz.TraceRecord(f"r{i}", i, 200 - i) for i in range(150)]), set(),
     ),
     "lengths": (lambda: draw_lengths([3, 5], [2, 9], 20), {"reserved (20), empty"}),
-    "map": (lambda: viz.draw_course_map(), {"Scheduler", "29"}),
-    "map of 03": (lambda: viz.draw_course_map(3), {"KV blocks"}),
+    "map": (viz.draw_course_map, {"Scheduler", "29", "KV blocks"}),
     "ring": (
         lambda: viz.draw_ring(RING[9]),
         {"lacks 1 arrival, 0 bytes", "tile 1", "phase 0, parity 0"},
@@ -747,7 +746,6 @@ REFUSED = (
     (lambda: viz.draw_head_groups((9, 2)), "heads"),
     (lambda: viz.draw_trace([]), "records"),
     (lambda: viz.draw_fragmentation({}, 10), "layouts"),
-    (lambda: viz.draw_course_map(100), "notebook"),
     (lambda: viz.draw_backends(backends(), ["x"]), r"only must name operators .*, got \['x'\]"),
     (lambda: viz.draw_charts([]), "charts must not be empty"),
     (lambda: viz.draw_requests({}), "traces must not be empty"),

@@ -342,12 +342,8 @@ class Budget:
     groups: Sequence[tuple[str, int, int]]
 
 
-def budgets(producer: int = 40, consumer: int = 232, start: int = 168) -> list[Budget]:
+def budgets() -> list[Budget]:
     """The registers of consumers.cu at the start and after setmaxnreg; its sums take 128."""
-    names = ("producer", "consumer 0", "consumer 1")
-    after = (producer, consumer, consumer)
-    sums = (0, 128, 128)
-    return [
-        Budget("at the start", [(n, start, s) for n, s in zip(names, sums, strict=True)]),
-        Budget("after setmaxnreg", list(zip(names, after, sums, strict=True))),
-    ]
+    after = [("producer", 40, 0), ("consumer 0", 232, 128), ("consumer 1", 232, 128)]
+    start = [(name, 168, sums) for name, _, sums in after]
+    return [Budget("at the start", start), Budget("after setmaxnreg", after)]

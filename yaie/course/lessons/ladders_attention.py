@@ -47,12 +47,12 @@ def naive(on_gpu: bool) -> Iterator[Step]:
                 yield Step(case, ("problems", case.shape), BF16, about, against)
 
 
-def naive_bytes(matrices: int, tokens: int, causal: bool, size: int = 2) -> int:
-    """The bytes of scores and weights that naive attention moves.
+def naive_bytes(matrices: int, tokens: int, causal: bool) -> int:
+    """The bytes of scores and weights, in bfloat16, that naive attention moves.
 
     Each is written once and read once, and a mask reads and writes the scores once more.
     """
-    return (6 if causal else 4) * matrices * tokens * tokens * size
+    return (6 if causal else 4) * matrices * tokens * tokens * 2
 
 
 def prepare_naive(batch: int, q, k, v, starts_q, starts_k, causal, scale) -> Call:

@@ -22,6 +22,7 @@ from yaie.bench.machine import head
 from yaie.bench.protocol import relative_error
 from yaie.course.core import native, paths
 from yaie.course.core.paths import ROOT
+from yaie.course.lessons.costs import head_weights, layer_weights
 from yaie.course.lessons.timed_products import Record, checked, compared, fastest, timed
 from yaie.course.viz.style import count
 from yaie.emulator import CompileError
@@ -33,7 +34,9 @@ from yaie.model.pull import find_model
 from yaie.ops.cpp.native import GROUPS, Rows, interleaved, matrix, struct
 from yaie.ops.cpp.native import call as call_engine
 
-KEPT, PRODUCTS, BESIDE = "10_roofline_cpu", "10_products_cpu", "10_engine_cpu"
+kept = partial(paths.kept, "10_roofline_cpu")  # the record of one machine
+kept_products = partial(paths.kept, "10_products_cpu")  # with weights that no cache holds
+kept_beside = partial(paths.kept, "10_engine_cpu")  # of `yaie bench engine --peer ...`, by format
 FOLDER = ROOT / "csrc" / "roofline"
 ROWS, SIZE = 49_152, 576  # of lm_head of SmolLM2-135M
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}  # of a weight
@@ -52,21 +55,6 @@ RUNGS = {
 Paths = Mapping[str, Path]  # of a learner's files, in place of those of FOLDER
 
 
-def kept() -> Record:
-    """The record of one machine, in `notebooks/data`."""
-    return paths.kept(KEPT)
-
-
-def kept_products() -> Record:
-    """The record of the engine's product, with weights that no cache holds."""
-    return paths.kept(PRODUCTS)
-
-
-def kept_beside() -> Record:
-    """The record of `yaie bench engine --peer ...`: by format, and "spinning"."""
-    return paths.kept(BESIDE)
-
-
 def or_kept(measure: Callable[[], Record]) -> Record:
     """What `measure` returns; without a C++ compiler, or the model, the kept record, and a sentence
     that says so."""
@@ -79,10 +67,7 @@ def or_kept(measure: Callable[[], Record]) -> Record:
 
 def weights_of_model(config: ModelConfig) -> int:
     """The weights that a decode step multiplies: all matrices of the layers, and lm_head."""
-    q = config.num_attention_heads * config.head_dim
-    kv = config.num_key_value_heads * config.head_dim
-    layer = config.hidden_size * (2 * q + 2 * kv + 3 * config.intermediate_size)
-    return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size
+    return layer_weights(config) + head_weights(config)
 
 
 # ------------------------------------------------------------------------------------- measuring
@@ -171,18 +156,24 @@ def _functions(file: str, mine: Paths | None) -> native.Functions:
 
 def _stored(rows: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Random weights in each format, and in float64 what they stand for."""
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize, quantize
-
     weights = 0.05 * torch.randn(rows, SIZE)
     stored = {"float32": weights, "bfloat16": weights.bfloat16().view(torch.int16)}
     stand_for = {"float32": weights.double(), "bfloat16": weights.bfloat16().double()}
     stored["packed"] = weights.view(rows // 32, 32, SIZE).transpose(1, 2).contiguous()
     for form in ("q8_0", "q4_0"):
-        kind = GGMLQuantizationType[form.upper()]
-        stored[form] = torch.from_numpy(quantize(weights.numpy(), kind))
-        stand_for[form] = torch.from_numpy(dequantize(stored[form].numpy(), kind)).double()
+        stored[form], exact = _quantized(weights, form)
+        stand_for[form] = exact.double()
     return stored, stand_for
+
+
+def _quantized(weights: torch.Tensor, form: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights in a format of GGUF, and the numbers that they stand for."""
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize, quantize
+
+    kind = GGMLQuantizationType[form.upper()]
+    data = quantize(weights.numpy(), kind)
+    return torch.from_numpy(data), torch.from_numpy(dequantize(data, kind))
 
 
 def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
@@ -191,19 +182,14 @@ def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
     Returns:
         `engine`, a row for each format: `name`, `bytes` of the weights, `ms`, `gb_s`, `error`.
     """
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize, quantize
-
     weights, out, calls, found = 0.05 * torch.randn(rows, SIZE), torch.empty(1, rows), {}, {}
     kept_alive = []
     x = torch.randint(-127, 128, (1, SIZE)) / 64  # 8 bits hold these numbers exactly
     x[:, ::32] = 127 / 64
     for form in ("float32", "float16", "bfloat16", *GROUPS):
         if form in GROUPS:
-            kind = GGMLQuantizationType[form.upper()]
-            data = quantize(weights.numpy(), kind)
-            stand_for = torch.from_numpy(dequantize(data, kind))
-            stored = interleaved(torch.from_numpy(data), form)  # last, since it reorders `data`
+            data, stand_for = _quantized(weights, form)
+            stored = interleaved(data, form)
         else:
             stand_for = weights.to(getattr(torch, form))
             stored = Rows(stand_for)
@@ -304,14 +290,12 @@ def _model(form: str) -> LLM:
     return llm
 
 
-def answer_with(
-    llm: LLM, function: Callable[..., None] | None, seconds: float = 1.5, tokens: int = 24
-) -> Record:
-    """An answer for which all products of the model are computed by a function of C++.
+def answer_with(llm: LLM, function: Callable[..., None] | None) -> Record:
+    """An answer for which all products of the model are computed by a function of C++. It ends
+    with token 24, or with the first one from token 5 on that comes more than 1.5 s after token 1.
 
     Args:
         function: as `row_product` or `q8_0_product`; None: the engine's own, a step in one call.
-        seconds: after which the answer ends, if it then has at least four tokens.
 
     Returns:
         `text` of the answer, and `tokens_per_second` by its fastest token.
@@ -323,13 +307,13 @@ def answer_with(
         model.step = None  # which would multiply by itself
         for linear in linears:
             linear.forward = partial(multiply, function, linear)
-    greedy = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=tokens)
+    greedy = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=24)
     try:
         with llm.stream(PROMPT, greedy) as stream:
             for piece in stream:
                 times.append(time.perf_counter())
                 text += piece
-                if len(times) > 4 and times[-1] - times[0] > seconds:
+                if len(times) > 4 and times[-1] - times[0] > 1.5:
                     break
     finally:
         model.step = step

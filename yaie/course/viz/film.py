@@ -52,15 +52,12 @@ def film_strip(
     return compose(panels, [(str(i + 1), titles[i]) for i in chosen])
 
 
-def compose(
-    panels: Sequence[Draw], titles: Sequence[tuple[str, str]] | None = None, width: float = WIDTH
-) -> Figure:
-    """Put pictures of any kind on one figure.
+def compose(panels: Sequence[Draw], titles: Sequence[tuple[str, str]] | None = None) -> Figure:
+    """Put pictures of any kind on one figure, which is wider than a page only if one of them is.
 
     Args:
         panels: functions `panel() -> Figure`.
         titles: a number and a title for each panel.
-        width: of the figure, in inches; more if a single panel is wider.
     """
     sizes = [size_of(panel) for panel in panels]
     top = TITLE_HEIGHT if titles else 0.0
@@ -69,7 +66,7 @@ def compose(
             (max(panel_width, title_width(title)), height)
             for (panel_width, height), (_, title) in zip(sizes, titles, strict=True)
         ]
-    corners, figure_width, figure_height = _flow(sizes, top, width)
+    corners, figure_width, figure_height = _flow(sizes, top)
     page = Page(figure_width, figure_height)
     for i, (x, y) in enumerate(corners):
         if titles:
@@ -105,13 +102,13 @@ def check_states(states: Sequence[Any], titles: Sequence[str] | None) -> None:
 
 
 def _flow(
-    sizes: Sequence[tuple[float, float]], title_height: float, width: float
+    sizes: Sequence[tuple[float, float]], title_height: float
 ) -> tuple[list[tuple[float, float]], float, float]:
     """Place panels left to right, then top to bottom; return corners, total width and height."""
     corners: list[tuple[float, float]] = []
     x = y = row_height = right = 0.0
     for panel_width, panel_height in sizes:
-        if x > 0 and x + panel_width > width + 1e-6:
+        if x > 0 and x + panel_width > WIDTH + 1e-6:
             x, y, row_height = 0.0, y + row_height + GAP / 2, 0.0
         corners.append((x, y))
         right = max(right, x + panel_width)

@@ -85,21 +85,14 @@ PARTS = {
 }
 
 
-def draw_course_map(notebook: int | None = None) -> Figure:
-    """Draw the way from a prompt to its answer, each part with the notebooks that build it.
-
-    Args:
-        notebook: mark the parts that this notebook builds.
-    """
-    last = _numbers(COURSE[-1][0])[-1]
-    if notebook is not None and not 0 <= notebook <= last:
-        raise ValueError(f"notebook must be between 0 and {last}, got {notebook}")
+def draw_course_map() -> Figure:
+    """Draw the way from a prompt to its answer, each part with the notebooks that build it."""
     page = Page(style.WIDTH, 5.0)
     _draw_arrows(page.ax)
     _draw_bubble(page.ax, PARTS["tokenizer"], "your question")
     _draw_bubble(page.ax, PARTS["stream"], "the answer")
     for part in PARTS.values():
-        _draw_part(page.ax, part, notebook)
+        _draw_part(page.ax, part)
     _draw_key(page.ax)
     way = " → ".join(part.name for part in PARTS.values() if part.row == 0)
     page.say(f"From a question to its answer: {way}, and from the sampler back to the scheduler")
@@ -109,19 +102,13 @@ def draw_course_map(notebook: int | None = None) -> Figure:
         if part.notebooks
     )
     page.say(f"Notebooks that build each part, and those below: {'; '.join(numbers)}")
-    if notebook is not None:
-        marked = (part.name for part in PARTS.values() if notebook in part.notebooks)
-        page.say(f"Notebook {notebook:02} builds: {style.some(marked) or 'none of them'}")
     return page.figure
 
 
-def _draw_part(ax: Sheet, part: Part, notebook: int | None) -> None:
-    marked = notebook in part.notebooks
-    color = notebook_color(notebook) if marked else "#8d949f"
-    face = style.tint(color, 0.16) if marked else style.WASH if part.notebooks else style.PAPER
+def _draw_part(ax: Sheet, part: Part) -> None:
+    face = style.WASH if part.notebooks else style.PAPER
     (left, top), (right, bottom) = part.at(0, 0), part.at(1, 1)
-    line = 2.2 if marked else 1.0
-    ax.box(left, top, right - left, bottom - top, face, color, line, 0.07, zorder=3)
+    ax.box(left, top, right - left, bottom - top, face, "#8d949f", radius=0.07, zorder=3)
     x, y = left + 0.1, top + 0.17
     ax.put(x, y, part.name, 9.5, weight="bold", zorder=4)
     if part.columns > 1:
