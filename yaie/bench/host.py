@@ -8,7 +8,6 @@ which a CPU implies), so what is left is Python's part: checks, dispatch, packin
 
 import argparse
 import gc
-import json
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 
-from yaie.bench.files import output_path
+from yaie.bench.files import output_path, save
 from yaie.bench.machine import describe
 from yaie.build.jit import Module
 from yaie.ops.attention import paged_attention_forward
@@ -123,5 +122,4 @@ if __name__ == "__main__":
     where = "cuda" if torch.cuda.is_available() else "cpu"
     rows = run(where, options.backend, launch=where == "cuda" and not options.no_launch)
     if options.output:
-        machine = describe(torch.device(where))
-        options.output.write_text(json.dumps({"machine": machine, "results": rows}, indent=1))
+        save({"machine": describe(torch.device(where)), "results": rows}, options.output)

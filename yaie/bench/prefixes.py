@@ -12,7 +12,6 @@ CPU time of one thread, the garbage collector off, the caches in turns; the leas
 
 import argparse
 import gc
-import json
 import random
 import time
 from array import array
@@ -22,7 +21,7 @@ from typing import Any
 
 import torch
 
-from yaie.bench.files import output_path
+from yaie.bench.files import output_path, save
 from yaie.bench.machine import describe
 from yaie.engine.kv_cache import BlockPool
 from yaie.engine.prefix_cache import RadixCache
@@ -255,6 +254,4 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     rows = run(rounds=arguments.rounds)
     if arguments.output:
-        arguments.output.write_text(
-            json.dumps({"machine": describe(torch.device("cpu")), "results": rows}, indent=1)
-        )
+        save({"machine": describe(torch.device("cpu")), "results": rows}, arguments.output)

@@ -25,9 +25,14 @@ BLOCK = 16
 def rounding(folder: Path, form: str) -> dict[str, float]:
     """The mean KL divergence from float32, in nats per token, and how often the likeliest token is
     the same, over all tokens of TEXTS."""
-    prompts = [Tokenizer(folder).encode(text) for text in TEXTS]
-    exact = logprobs(load_model(folder, "float32", "cpu", "reference"), prompts)
-    rounded = logprobs(load_model(folder, form, "cpu"), prompts)
+    tokenizer = Tokenizer(folder)
+    texts = [torch.tensor(tokenizer.encode(text)) for text in TEXTS]
+
+    def logprobs(*how: str) -> torch.Tensor:
+        model = load_model(folder, *how)
+        return torch.cat([logits(model, text) for text in texts]).log_softmax(-1)
+
+    exact, rounded = logprobs("float32", "cpu", "reference"), logprobs(form, "cpu")
     same = exact.argmax(-1) == rounded.argmax(-1)
     found = {
         "tokens": len(exact),
@@ -38,18 +43,19 @@ def rounding(folder: Path, form: str) -> dict[str, float]:
     return found
 
 
-def logprobs(model: Llama, prompts: list[list[int]]) -> torch.Tensor:
-    """Log-probabilities `[tokens of all prompts, vocabulary]` after every token."""
-    config, found = model.config, []
-    for prompt in prompts:
-        places, blocks = torch.arange(len(prompt)), -(-len(prompt) // BLOCK)
-        shape = (blocks, BLOCK, config.num_key_value_heads, config.head_dim)
-        pools = [
-            [torch.zeros(shape, dtype=model.cache_dtype) for _ in range(config.num_hidden_layers)]
-            for _ in range(2)
-        ]
-        ends = torch.tensor([0, len(prompt)], dtype=torch.int32)
-        tables = torch.arange(blocks, dtype=torch.int32).unsqueeze(0)
-        batch = Batch(torch.tensor(prompt), places, places, tables, ends[1:], ends, places)
-        found.append(model(batch, *pools).log_softmax(-1))
-    return torch.cat(found)
+def logits(model: Llama, tokens: torch.Tensor, cache: torch.dtype | None = None) -> torch.Tensor:
+    """The logits `[tokens, vocabulary]` after every token of a text, which is computed in one step.
+
+    Args:
+        cache: dtype of keys and values; by default that of the model.
+    """
+    config, places = model.config, torch.arange(len(tokens))
+    blocks = -(-len(tokens) // BLOCK)
+    shape = (blocks, BLOCK, config.num_key_value_heads, config.head_dim)
+    dtype = cache or model.cache_dtype
+    pools = [
+        [torch.zeros(shape, dtype=dtype) for _ in range(config.num_hidden_layers)] for _ in "kv"
+    ]
+    ends = torch.tensor([0, len(tokens)], dtype=torch.int32)
+    tables = torch.arange(blocks, dtype=torch.int32).unsqueeze(0)
+    return model(Batch(tokens, places, places, tables, ends[1:], ends, places), *pools)

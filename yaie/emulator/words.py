@@ -43,13 +43,11 @@ _DOES = {"load": "reads", "store": "writes", "atomic": "changes atomically"}
 
 def _race(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads partial[3], which thread 37 writes in line 14, and …"""
-    blocks = [(b.x, b.y, b.z) for b in (raw.block, raw.other_block)]
-    threads = [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)]
-    names = _numbers("thread", threads)
-    across = blocks[0] != blocks[1]
+    names = _numbers("thread", raw.thread, raw.other_thread)
+    across = str(raw.block) != str(raw.other_block)
     if across:
-        pairs = zip(names, _numbers("thread block", blocks), strict=True)
-        names = [f"{thread} of {block}" for thread, block in pairs]
+        blocks = _numbers("thread block", raw.block, raw.other_block)
+        names = [f"{thread} of {block}" for thread, block in zip(names, blocks, strict=True)]
     kinds = [runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]]
     what = element(raw, memories, source)
     if raw.text and across:
@@ -78,7 +76,7 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
 
 def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads tile[3] before the asynchronous copy to it, which thread 4 …"""
-    one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    one, other = _numbers("thread", raw.thread, raw.other_thread)
     name = element(raw, memories, source)
     if _text(raw) == "left":
         return (
@@ -100,7 +98,7 @@ def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
 
 def _missing_fence(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 0 starts to read tile[3] asynchronously, which thread 4 wrote in …"""
-    one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    one, other = _numbers("thread", raw.thread, raw.other_thread)
     what = _text(raw)
     if what == "init":
         name = element(raw, memories, source)
@@ -123,7 +121,7 @@ def _missing_fence(raw, here: Place, there: Place, memories, source: str) -> str
 
 def _pending_registers(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads accumulators of the wgmma of line 8 before it has been …"""
-    (one,) = _numbers("thread", [(raw.thread.x, raw.thread.y, raw.thread.z)])
+    (one,) = _numbers("thread", raw.thread)
     if _text(raw) == "end":
         return f"The wgmma of {here} still runs when {one} ends: it has not been waited for"
     does = _DOES[runtime.ACCESSES[raw.access]]
@@ -132,10 +130,10 @@ def _pending_registers(raw, here: Place, there: Place, memories, source: str) ->
     )
 
 
-def _numbers(what: str, indices: Sequence[tuple[int, int, int]]) -> list[str]:
+def _numbers(what: str, *indices: runtime.Index) -> list[str]:
     """`thread 5`, or `thread (5, 2)` where one of them has a row, all written alike."""
-    used = max((3 if z else 2 if y else 1) for _, y, z in indices)
-    return [f"{what} {i[0]}" if used == 1 else f"{what} {i[:used]}" for i in indices]
+    used = max(3 if i.z else 2 if i.y else 1 for i in indices)
+    return [f"{what} {i.x}" if used == 1 else f"{what} {(i.x, i.y, i.z)[:used]}" for i in indices]
 
 
 # ---------------------------------------------------------------------------------- other faults
@@ -264,15 +262,14 @@ def _cluster(raw, here: Place, there: Place, memories, source: str) -> str:
     what = _text(raw)
     if what not in ("start", "end"):
         return f"In {here} thread {raw.thread} of thread block {raw.block} {what}"
-    threads = _numbers("thread", [(raw.thread.x, raw.thread.y, raw.thread.z)])[0]
-    block = _numbers("thread block", [(raw.block.x, raw.block.y, raw.block.z)])[0]
+    (one,), (block,) = _numbers("thread", raw.thread), _numbers("thread block", raw.block)
     does = _DOES[runtime.ACCESSES[raw.access]]
     why = (
         "which may not have started: no barrier of the cluster stands before"
         if what == "start"
         else "which may have ended: it waits for nothing that follows"
     )
-    return f"In {here} {threads} of {block} {does} {element(raw, memories, source)}, {why}"
+    return f"In {here} {one} of {block} {does} {element(raw, memories, source)}, {why}"
 
 
 _BETWEEN = {

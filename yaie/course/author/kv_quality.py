@@ -13,10 +13,9 @@ import torch
 
 from yaie import LLM, SamplingParams
 from yaie.bench import files, machine
+from yaie.bench.rounding import logits
 from yaie.emulator.rewrite import CSRC
-from yaie.model.batch import Batch
 from yaie.model.kv_scales import fold_scales
-from yaie.model.llama import Llama
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -35,18 +34,6 @@ QUESTIONS = (
     "Who wrote Hamlet?", "Explain recursion to a child.", "Write a limerick.",
     "What is the difference between a list and a tuple in Python?",
 )  # fmt: skip
-
-
-def logits(model: Llama, tokens: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The logits of every position of a text, over a cache of `dtype`."""
-    config, count = model.config, len(tokens)
-    places, zero = torch.arange(count), torch.zeros(1, 1, dtype=torch.int32)
-    shape = (1, count, config.num_key_value_heads, config.head_dim)
-    pools = [
-        [torch.zeros(shape, dtype=dtype) for _ in range(config.num_hidden_layers)] for _ in "kv"
-    ]
-    ends = torch.tensor([0, count], dtype=torch.int32)
-    return model(Batch(tokens, places, places, zero, ends[1:], ends, places), *pools)
 
 
 def compare(pieces: list[torch.Tensor]) -> dict[str, dict[str, float]]:

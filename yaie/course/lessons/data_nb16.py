@@ -142,19 +142,26 @@ def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
         ("product", share) multiplies this share of a tile.
     """
     changes = {INCLUDE: INCLUDE + EVENTS, "(shared);\n": "(shared);\n    int written = 0;\n"}
-    source = changed(path.read_text(encoding="utf-8"), path, changes)
-    a, b = torch.ones(8, tiles * 32).half(), torch.ones(tiles * 32, 8).half()
-    with redirect_stdout(StringIO()) as told:
-        module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
-    share = tiles / max(1, told.getvalue().count("told: product"))
+    source, told = _told(path, changes, tiles * 32)
+    share = tiles / max(1, sum(what == "product" for what, _ in told))
     events: list[tuple[str, float]] = []
-    for what, number in told_words(told.getvalue()):
+    for what, number in told:
         if what == "product":
             multiplied = events.pop()[1] if events[-1][0] == what else 0.0
             events.append((what, multiplied + share))
         else:
             events.append((what, float(number)))
     return int(re.search(r"\bSTAGES = (\d+);", source)[1]), events
+
+
+def _told(path: Path, changes: dict[str, str], k: int) -> tuple[str, list[list[str]]]:
+    """The source of the tensor-core kernel with its text changed, and the words of each line that
+    it prints of a product with m = n = 8."""
+    source = changed(path.read_text(encoding="utf-8"), path, changes)
+    a, b = torch.ones(8, k).half(), torch.ones(k, 8).half()
+    with redirect_stdout(StringIO()) as told:
+        module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, k)
+    return source, told_words(told.getvalue())
 
 
 def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
@@ -168,10 +175,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
     """
     begin = "auto load_fragments = [&](int set, int stage, int step) {\n"
     changes = {INCLUDE: INCLUDE + LOADS.replace("FOLLOWED", str(warp)), begin: begin + STEP}
-    source = changed(path.read_text(encoding="utf-8"), path, changes)
-    a, b = torch.ones(8, 32).half(), torch.ones(32, 8).half()
-    with redirect_stdout(StringIO()) as told:
-        module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, 32)
+    _, told = _told(path, changes, 32)
     chunks = {"a": (256, 4), "b": (32, 16)}
     tables = {name: places(path, width, rows).tolist() for name, (rows, width) in chunks.items()}
     lies, base = {}, 0
@@ -182,7 +186,7 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
     steps: list[list[Asked]] = []
     counts: Counter[tuple[int, str, str]] = Counter()  # loads by step, lane and tile
     done: dict[int, int] = {}  # steps begun by each lane
-    for what, lane, place in told_words(told.getvalue()):
+    for what, lane, place in told:
         if what == "step":
             done[int(lane)] = done.get(int(lane), -1) + 1
             steps += [[] for _ in range(done[int(lane)] + 1 - len(steps))]

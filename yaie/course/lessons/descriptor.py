@@ -8,12 +8,8 @@ permuted, 8 lines to a pattern of 1,024 bytes.
 
 from __future__ import annotations
 
-MODES = {
-    0: 0,
-    128: 1,
-    64: 2,
-    32: 3,
-}  # bits 62 and 63, by the bytes within which chunks are permuted
+# Bits 62 and 63, by the bytes within which chunks are permuted.
+MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 LINE_BYTES = 128
 PATTERN_BYTES = 8 * LINE_BYTES
 TILE_K = 64  # values of k in a tile

@@ -51,13 +51,10 @@ def forward_pass(
     embeddings, the first norm and sampling are left out.
     """
     hidden, inner = config.hidden_size, config.intermediate_size
-    heads, kv_heads, head_dim = (
-        config.num_attention_heads,
-        config.num_key_value_heads,
-        config.head_dim,
-    )
+    heads = config.num_attention_heads, config.num_key_value_heads
     tokens, layers = batch * new, config.num_hidden_layers
-    query, keys = heads * head_dim, kv_heads * head_dim
+    query, keys = (count * config.head_dim for count in heads)
+    attention = attention_work(batch, new, past, *heads, config.head_dim, itemsize)
 
     def linear(columns: int, rows: int) -> Work:
         return linear_work(tokens, columns, rows, itemsize)
@@ -66,21 +63,14 @@ def forward_pass(
         """Work on each token's row, in components."""
         return Work(tokens * flops, tokens * (reads + writes) * itemsize)
 
+    norm = elementwise(2 * hidden, 2 * hidden, ADD_RMS_NORM * hidden)
     in_all_layers = [
         ("qkv_proj", linear(hidden, query + 2 * keys), True),
         ("rotary", elementwise(query + keys, query + keys, ROTARY * (query + keys)), False),
         ("reshape_and_cache", elementwise(2 * keys, 2 * keys, 0), False),
-        (
-            "attention",
-            attention_work(batch, new, past, heads, kv_heads, head_dim, itemsize),
-            True,
-        ),
+        ("attention", attention, True),
         ("o_proj", linear(query, hidden), True),
-        (
-            "add_rms_norm",
-            elementwise(2 * hidden, 2 * hidden, ADD_RMS_NORM * hidden).times(2),
-            False,
-        ),
+        ("add_rms_norm", norm.times(2), False),
         ("gate_up_proj", linear(hidden, 2 * inner), True),
         ("silu_and_mul", elementwise(2 * inner, inner, SILU_AND_MUL * inner), False),
         ("down_proj", linear(inner, hidden), True),

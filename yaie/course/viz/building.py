@@ -117,13 +117,8 @@ def draw_autograd(result, leaves: Mapping[str, object]) -> Figure:
         color = style.GREEN if hasattr(node, "variable") else color
         face = style.tint(color, 0.35)
         page.cell(left, y, width, BOX, labels[node], face, color, size=style.BODY)
-    look = {
-        "color": style.MUTED,
-        "linewidth": 1.0,
-        "mutation_scale": 10,
-        "shrinkA": 2,
-        "shrinkB": 2,
-    }
+    look = {"color": style.MUTED, "linewidth": 1.0}
+    look |= {"mutation_scale": 10, "shrinkA": 2, "shrinkB": 2}
     for before, after in edges:
         (x0, y0, w0), (x1, y1, w1) = places[before], places[after]
         if depth[before] - depth[after] > 1:  # over what stands between

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from yaie.bench.files import output_path
+from yaie.bench.files import output_path, save
 from yaie.course.core.gpu_cells import FIRST_LINE
 from yaie.course.core.paths import NOTEBOOKS, ROOT
 
@@ -38,13 +38,8 @@ def _shell(command: str) -> None:
         raise RuntimeError(f"{command} returned {done.returncode}\n{done.stdout[-2000:]}")
 
 
-CHANGING = {
-    "add",
-    "append",
-    "extend",
-    "update",
-    "write_text",
-}  # methods; what they return is unused
+# Methods; what they return is unused.
+CHANGING = {"add", "append", "extend", "update", "write_text"}
 GIVEN = {"display": print, "_shell": _shell}  # what IPython defines
 
 
@@ -212,7 +207,7 @@ def main() -> None:
         for number, chosen, missing in gpu_cells(path):
             row = run(path, number, chosen)
             record["cells"].append(row | {"missing": sorted(missing)})
-            out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            save(record, out)
             print(f"{path.stem}, cell {number}, {row['seconds']} s", row["said"], sep="\n")
             print(row["error"] or row["no model"] * "no model here", flush=True)
             torch.cuda.empty_cache()

@@ -15,7 +15,7 @@ import tempfile
 
 import torch
 
-from yaie.bench.files import output_path
+from yaie.bench.files import output_path, save
 from yaie.bench.machine import head
 from yaie.build import jit, nvcc
 from yaie.course.author.gpu.nvidia import run, version_of
@@ -151,7 +151,7 @@ def main() -> None:
     record["ways"] = []
     for device in ("cuda", "cpu") if on_gpu else ("cpu",):
         record["ways"] += measure_ways(device)
-        given.output.write_text(json.dumps(record, indent=1) + "\n")
+        save(record, given.output)
 
 
 if __name__ == "__main__":

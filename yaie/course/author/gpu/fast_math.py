@@ -9,7 +9,6 @@ are one; with nvcc it compiles them too.
 
 import argparse
 import ctypes
-import json
 import re
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from typing import Any
 
 import torch
 
-from yaie.bench.files import output_path
+from yaie.bench import files
 from yaie.bench.machine import head
 from yaie.bench.protocol import CpuClock, CudaClock, compare, why_wrong
 from yaie.bench.protocol import relative_error as relative
@@ -222,7 +221,7 @@ def instructions() -> dict[str, dict[str, list[str]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=output_path, required=True, help="a JSON file")
+    parser.add_argument("--output", type=files.output_path, required=True, help="a JSON file")
     parser.add_argument("--quick", action="store_true", help="small and emulated, without a GPU")
     given = parser.parse_args()
     device = "cpu" if given.quick else "cuda"
@@ -232,7 +231,7 @@ def main() -> None:
     def save(section: str, rows: Iterator[dict]) -> None:
         for row in rows:
             record[section].append(row)
-            given.output.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            files.save(record, given.output)
             shown = {key: value for key, value in row.items() if key not in ("ulps", "spread")}
             print(shown, file=sys.stderr, flush=True)
 
@@ -240,10 +239,10 @@ def main() -> None:
         record["instructions"] = instructions()
     single = {w: Build(SINGLE, Path("single.cu"), flags, device) for w, flags in WAYS.items()}
     save("operations", operations(single, device, 1000 if given.quick else 2**22))
-    files = {name: jit.CSRC / file for name, file in FILES.items()}
+    sources = {name: jit.CSRC / file for name, file in FILES.items()}
     builds = {
         name: {w: Build(file.read_text(), file, flags, device) for w, flags in WAYS.items()}
-        for name, file in files.items()
+        for name, file in sources.items()
     }
     save("kernels", kernels(builds, device, given.quick))
     if not all(row["right"] for row in [*record["operations"], *record["kernels"]]):

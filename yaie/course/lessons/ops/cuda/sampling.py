@@ -14,14 +14,7 @@ def gumbel_sample(
     tokens = logits.new_empty(logits.shape[0], dtype=torch.int64)
     launch(
         *("sampling/gumbel.cu", "gumbel_sample", logits.dtype, logits),
-        *(
-            temperature,
-            seed,
-            step,
-            tokens,
-            *logits.shape,
-            min(logits.shape[0], MOST_BLOCKS),
-            THREADS,
-        ),
+        *(temperature, seed, step, tokens, *logits.shape),
+        *(min(logits.shape[0], MOST_BLOCKS), THREADS),
     )
     return tokens
