@@ -14,7 +14,7 @@ from pathlib import Path
 
 from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
 from yaie.emulator.compiler import CompileError
-from yaie.emulator.rewrite import CSRC, read_source, rewrite
+from yaie.emulator.rewrite import CSRC, line_mark, read_source, rewrite
 from yaie.emulator.signature import find_launchers
 
 # Kernels may call constexpr functions of the C++ library, such as std::max.
@@ -233,8 +233,7 @@ def read_all(source: str, path: Path) -> list[str]:
 def marked(source: str, path: Path) -> str:
     """The source under its own name, so that the compiler's messages name the learner's file, and
     after it the functions that call its launchers with packed values."""
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{escaped}"\n{source}\n#line 1 "calls"\n{packed_calls(source)}'
+    return f'{line_mark(1, path)}{source}\n#line 1 "calls"\n{packed_calls(source)}'
 
 
 def packed_calls(source: str) -> str:

@@ -101,7 +101,7 @@ def read_source(path: Path) -> str:
 
 def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked: bool) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
-    parts, end, text = [_line_mark(1, path)], 0, without_comments(source)
+    parts, end, text = [line_mark(1, path)], 0, without_comments(source)
 
     def rewritten(begin: int, end: int) -> str:
         macros.read(text[begin:end])
@@ -119,13 +119,14 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
             files.append(header)
             parts.append("\n" + _inline(included, header, files, macros, checked))
         line = source.count("\n", 0, found.end()) + 2  # of what follows
-        parts.append("\n" + _line_mark(line, path).rstrip("\n"))
+        parts.append("\n" + line_mark(line, path).rstrip("\n"))
         end = found.end()
     parts.append(rewritten(end, len(source)))
     return "".join(parts)
 
 
-def _line_mark(line: int, path: Path) -> str:
+def line_mark(line: int, path: Path) -> str:
+    """The directive after which the compiler counts from this line of this file."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'#line {line} "{escaped}"\n'
 

@@ -9,7 +9,6 @@ interpreter: slowly, but the same kernels.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pkgutil
@@ -220,8 +219,7 @@ def resolve(operator: str, backend: str) -> Callable:
     if function is None:
         raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
     if isinstance(function, str):
-        module, _, name = function.partition(":")
-        function = functions[backend] = getattr(importlib.import_module(module), name)
+        function = functions[backend] = pkgutil.resolve_name(function)
     return function
 
 

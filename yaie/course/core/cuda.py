@@ -11,7 +11,7 @@ def observe(path, case, see):
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -88,8 +88,7 @@ def operator_by(function: str, **options: Any) -> Callable[[Path], Callable[...,
         from yaie.ops.cuda.launching import forget_sources
 
         forget_sources()
-        module, _, name = function.partition(":")
-        return partial(getattr(importlib.import_module(module), name), file=file, **options)
+        return partial(pkgutil.resolve_name(function), file=file, **options)
 
     return fit
 

@@ -14,7 +14,7 @@ finds the same. For use it is built as the back end `cpp` is, for this very proc
 from __future__ import annotations
 
 import ctypes
-import importlib
+import pkgutil
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -141,11 +141,7 @@ def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
         function: takes `Functions` and the operator's arguments, as module:name.
     """
 
-    def fit(file: Path) -> Callable[..., Any]:
-        module, _, name = function.partition(":")
-        return partial(getattr(importlib.import_module(module), name), load(file))
-
-    return fit
+    return lambda file: partial(pkgutil.resolve_name(function), load(file))
 
 
 def compile_errors(text: str, path: Path, shown: str) -> str | None:

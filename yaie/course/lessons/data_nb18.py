@@ -1,6 +1,5 @@
 """What notebook 18 runs and counts: a rung, its accesses, who owns what, kept figures."""
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,14 @@ from typing import Any
 import torch
 
 from yaie.course.core import paths
+from yaie.course.exercises import oracles
 from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
 from yaie.course.viz.tiles import TileOwners, TileStep
 from yaie.ops.cuda.flash import Sequences as Layout
 from yaie.ops.cuda.launching import suffix
 
 kept = partial(paths.kept, "18_flash_h200")  # the figures of the ladder flash
+naive = oracles.attention  # with every score in memory, in float64
 ALONE = Layout()
 
 
@@ -48,20 +49,6 @@ def attend(
         *(block_size, max_blocks, head_dim**-0.5 if scale is None else scale, int(causal)),
     )
     return out, lse
-
-
-def naive(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of one sequence with every score in memory, in float64."""
-    group = q.shape[1] // k.shape[1]
-    k, v = (x.double().repeat_interleave(group, dim=1) for x in (k, v))
-    scores = torch.einsum("qhd,khd->hqk", q.double(), k) * q.shape[2] ** -0.5
-    if causal:
-        seen = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
-        scores = scores.masked_fill(~seen, -math.inf)
-    out = torch.einsum("hqk,khd->qhd", scores.softmax(-1).nan_to_num(0.0), v)
-    return out, scores.logsumexp(-1).T
 
 
 # --------------------------------------------------------------------------------------- counts
