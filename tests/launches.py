@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.changed import changed
 from yaie.emulator import Module, runtime, settings
 from yaie.ops.cuda import launching
 
@@ -143,22 +144,29 @@ def check_planted(
 
     Args:
         old, new: what is in the file once, and what stands there instead.
-        where, words: patterns of the line that is told first, and of what is said of it.
+        where, words: as in `check_told`.
         call: calls a launcher of the file.
     """
-    source = path.read_text()
-    assert source.count(old) == 1
-    source = source.replace(old, new)
+    source = changed(path.read_text(), path, {old: new})
     module = Module(source, path, checked=True, apart=True)  # compiles only what is launched
+    check_told(module, where, words, lambda: call(module))
+
+
+def check_told(module: Module, where: str, words: str, call: Callable[[], Any]) -> None:
+    """A fault is told in each order of the threads that `call` launches, with its line.
+
+    Args:
+        where, words: patterns of the line that is told first, and of what is said of it.
+    """
     for order in runtime.ORDERS:
         with settings(order=order, seed=1):
             try:
-                call(module)
+                call()
                 told = str(module.report)
             except jit.KernelError as error:
                 told = f"{error}\n{module.report}"
         lines = re.findall(rf"line (\d+).*?(?:{words})", told)
-        assert lines and re.search(where, source.splitlines()[int(lines[0]) - 1]), told
+        assert lines and re.search(where, module.source.splitlines()[int(lines[0]) - 1]), told
 
 
 def captured(compute: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
