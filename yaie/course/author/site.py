@@ -16,6 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ class Stage:
             source = path.read_text(encoding="utf-8").rstrip("\n")
         language = LANGUAGES.get(path.suffix, "text")
         block = f"``````{{code-block}} {language}\n:linenos:\n\n{source}\n``````\n"
-        page.write_text(f"---\norphan: true\n---\n\n# {name}\n\n{block}", encoding="utf-8")
+        about = "---\norphan: true\nno-search: true\n---"
+        page.write_text(f"{about}\n\n# {name}\n\n{block}", encoding="utf-8")
 
 
 def contents() -> str:
@@ -223,6 +225,13 @@ def mark_code(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
             lines[number:number] = ["::", ""]
 
 
+def share_navigation(app: Any, page: str, template: str, context: dict, tree: Any) -> None:
+    """The contents beside a page of code, which are not in it: the same for all in equally deep
+    folders. To make them takes as long as the rest of such a page."""
+    if page.startswith("code/"):
+        context["toctree"] = app.shared.setdefault(page.count("/"), cache(context["toctree"]))
+
+
 def build(folder: Path) -> list[str]:
     """Write the site; return warnings and dead links."""
     from sphinx.application import Sphinx
@@ -233,7 +242,9 @@ def build(folder: Path) -> list[str]:
     app = Sphinx(
         source, None, folder, source / ".doctrees", "html", CONFIGURATION, None, said, freshenv=True
     )
+    app.shared = {}  # navigation, by the depth of a page
     app.connect("autodoc-process-docstring", mark_code, priority=400)  # before napoleon
+    app.connect("html-page-context", share_navigation, priority=400)  # before furo
     app.build(force_all=True)
     plain = re.sub(r"\x1b\[[\d;]*m", "", said.getvalue())
     return [line for line in plain.splitlines() if line] + [*dead_links(folder)]
