@@ -247,9 +247,9 @@ def test_a_tool_of_the_authors_says_what_is_wrong_with_a_file(capsys):
 @pytest.mark.parametrize(
     ("section", "case", "told"),
     [
-        ("block_size", {"block_size": 4, "batch": 8}, "block_size 4, batch 8"),
+        ("block_size", {"block_size": 4, "batch": 8}, "block size 4, batch 8"),
         ("workloads", {"workload": "chat", "output": 9}, "workload chat, output 9"),
-        ("matrix", {"batch": 4, "prompt": 9}, "matrix batch 4, prompt 9"),
+        ("matrix", {"batch": 4, "prompt": 9}, "matrix: batch 4, prompt 9"),
     ],
 )
 def test_a_case_is_told_without_a_word_twice(section, case, told):

@@ -378,9 +378,14 @@ def open_row(traces: Sequence[Trace], due: Sequence[float]) -> Row:
 def title(section: str, case: Row) -> str:
     """A section and its case in words. The case names the section if that is what it varies."""
     about = words(case)
-    return about if section.startswith(next(iter(case))) else f"{section} {about}"
+    return about if section.startswith(next(iter(case))) else f"{heading(section)}: {about}"
+
+
+def heading(section: str) -> str:
+    """What a section is called above its table."""
+    return "beside transformers" if section == "transformers" else section.replace("_", " ")
 
 
 def words(case: Row) -> str:
     """A case in words."""
-    return ", ".join(f"{name} {value}" for name, value in case.items())
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in case.items())

@@ -24,6 +24,8 @@ from yaie.bench.bench import (
     GPU,
     QUICK,
     Bench,
+    heading,
+    words,
 )
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, ProcessTime
@@ -183,8 +185,7 @@ def show(section: str, rows: Sequence[Row]) -> None:
     if len(rows) > 1:  # what all have in common is said once
         same = {name: rows[0].get(name) for name in cases if len({r.get(name) for r in rows}) == 1}
     names = [name for name in cases if name not in same]
-    title = ", ".join([section, *(f"{name} {value}" for name, value in same.items())])
-    title = title.replace("_", " ")
+    title = ", ".join([heading(section), *([words(same)] if same else [])])
     if set(COLUMNS[section]) & {*MILLISECONDS, OURS}:
         title += " (times in ms)"
     apart = [spread(row) for row in rows]
