@@ -91,7 +91,7 @@ def test_what_tiles_occupy():
     tiles = [torch.zeros(32, 64, dtype=torch.float16)]  # queries
     tiles += [torch.zeros(16, 64, dtype=torch.float16)] * 2  # keys, values
     tiles += [torch.zeros(32, 16), torch.zeros(32, 64), torch.zeros(32), torch.zeros(32)]
-    assert tile_bytes(32, 16, 64, itemsize=2) == sum(x.nbytes for x in tiles)
+    assert tile_bytes(32, 16, 64) == sum(x.nbytes for x in tiles)
 
 
 # ------------------------------------------------------------------------------------- memory

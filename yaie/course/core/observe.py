@@ -267,11 +267,11 @@ class Observer:
             )
         )
 
-    def found(self, found: Found, problem: str, because: str, draw: Any = None) -> None:
+    def found(self, found: Found, problem: str, because: str) -> None:
         """Note a fault that the emulator or Triton's interpreter found, with its line, and end the
         case."""
         problem = f"{problem}\n    {found.text}" if found.text else problem
-        self.facts.append(Fact("", found, problem, because, picture=draw or self._picture))
+        self.facts.append(Fact("", found, problem, because, picture=self._picture))
         self.stop()
 
 

@@ -165,11 +165,10 @@ def _judge_here(
     return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
 
 
-def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
+def judge_loaded(exercise: Exercise, target: Any) -> Verdict:
     """Judge an object that was put together from files that pass."""
-    return _tried(
-        exercise, learner_path(exercise), seconds, lambda: judging.check(exercise, target)
-    )
+    path = learner_path(exercise)
+    return _tried(exercise, path, SECONDS, lambda: judging.check(exercise, target))
 
 
 def _rejected(exercise: Exercise, path: Path, failure: judging.Failure) -> Verdict:

@@ -91,12 +91,12 @@ def tiled_cost(shape: AttentionShape, tile_q: int, tile_k: int) -> Cost:
     )
 
 
-def tile_bytes(tile_q: int, tile_k: int, head_dim: int, itemsize: int = 2) -> int:
+def tile_bytes(tile_q: int, tile_k: int, head_dim: int) -> int:
     """Bytes that one head's tiles occupy beside the processor while they are computed.
 
-    Tiles of queries, keys and values as they are stored; scores, accumulator, maximum and sum in
-    float32.
+    Tiles of queries, keys and values as they are stored, in 16 bits; scores, accumulator, maximum
+    and sum in float32.
     """
-    stored = (tile_q + 2 * tile_k) * head_dim * itemsize
+    stored = (tile_q + 2 * tile_k) * head_dim * 2
     computed = (tile_q * tile_k + tile_q * head_dim + 2 * tile_q) * 4
     return stored + computed

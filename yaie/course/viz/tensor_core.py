@@ -212,21 +212,16 @@ class Overlap:
         return sum(bar.end - bar.begin for bar in self.products) / self.end
 
 
-def overlap(
-    thread_blocks: int,
-    tiles: int,
-    copy: float = 3.0,
-    product: float = 2.0,
-    exponential: float = 2.0,
-    ahead: bool = True,
-) -> Overlap:
+COPY, PRODUCT, EXPONENTIAL = 3.0, 2.0, 2.0  # how long each takes
+
+
+def overlap(thread_blocks: int, tiles: int, ahead: bool = True) -> Overlap:
     """Run `tiles` tiles of keys in all, dealt out to thread blocks that share the units.
 
     A tile is a product, its exponentials, another product. The tensor cores do one product at a
     time, the unit for exponentials one tile's; any number of copies can be under way.
 
     Args:
-        copy, product, exponential: how long each takes.
         ahead: whether the next tile is requested when this one's first product begins, else when
             its second is done.
     """
@@ -234,9 +229,9 @@ def overlap(
         raise ValueError(
             f"thread_blocks and tiles must be at least 1, got {thread_blocks} and {tiles}"
         )
-    copies = [Bar(b, "0", 0.0, copy) for b in range(thread_blocks)]
-    arrived = {(b, 0): copy for b in range(thread_blocks)}
-    ready = [copy] * thread_blocks  # when each may go on
+    copies = [Bar(b, "0", 0.0, COPY) for b in range(thread_blocks)]
+    arrived = {(b, 0): COPY for b in range(thread_blocks)}
+    ready = [COPY] * thread_blocks  # when each may go on
     at = [(0, 0)] * thread_blocks  # its tile and step
     counts = [tiles // thread_blocks + (b < tiles % thread_blocks) for b in range(thread_blocks)]
     free = {"product": 0.0, "exponential": 0.0}
@@ -247,14 +242,14 @@ def overlap(
         block = min(waiting, key=lambda b: (max(ready[b], free[unit_of[b]]), ready[b], b))
         (tile, step), unit = at[block], unit_of[block]
         begin = max(ready[block], free[unit])
-        end = begin + (exponential if step == 1 else product)
+        end = begin + (EXPONENTIAL if step == 1 else PRODUCT)
         name = f"{'sxo'[step]}{tile}"
         (exponentials if step == 1 else products).append(Bar(block, name, begin, end))
         ready[block] = free[unit] = end
         if step == (0 if ahead else 2) and tile + 1 < counts[block]:
             asked = begin if ahead else end
-            copies.append(Bar(block, str(tile + 1), asked, asked + copy))
-            arrived[block, tile + 1] = asked + copy
+            copies.append(Bar(block, str(tile + 1), asked, asked + COPY))
+            arrived[block, tile + 1] = asked + COPY
         at[block] = (tile, step + 1) if step < 2 else (tile + 1, 0)
         if step == 2 and tile + 1 < counts[block]:
             ready[block] = max(end, arrived[block, tile + 1])
