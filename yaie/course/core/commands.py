@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -25,6 +26,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="The course's
 
 COLORS = {"passes": "green", "fails": "red", "broken": "red", "not started": "dim"}
 
+Found = TypeVar("Found")
+
 Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02.2, or its file.")]
 
 
@@ -41,7 +44,7 @@ def check(
     ] = None,
 ) -> None:
     """Check your code; the exit status is 0 only if all of it passes."""
-    chosen = _chosen(which)
+    chosen = _known(select, which)
     if picture is not None and len(chosen) > 1:
         raise typer.BadParameter("a picture is of one exercise", param_hint="--picture")
     if picture is not None:
@@ -65,7 +68,7 @@ def hint(
     everything: Annotated[bool, typer.Option("--all", help="Show all three.")] = False,
 ) -> None:
     """Show the next hint, one more each time."""
-    exercise = _one(exercise_id)
+    exercise = _known(find, exercise_id)
     if everything:
         progress.remember_hints(exercise, len(exercise.hints))
         typer.echo("\n".join(tell.hint(exercise, n) for n in (1, 2, 3)))
@@ -85,7 +88,7 @@ def solution(
     from rich.console import Console
     from rich.syntax import Syntax
 
-    exercise = _one(exercise_id)
+    exercise = _known(find, exercise_id)
     left = len(exercise.hints) - progress.hints_taken(exercise)
     if left and not yes:
         typer.confirm(f"{left} of the hints are not taken yet. Show the solution?", abort=True)
@@ -100,7 +103,7 @@ def solution(
 @app.command()
 def reset(exercise_id: Id) -> None:
     """Put the unsolved file back; your version is kept as a copy, and hints stay taken."""
-    exercise = _one(exercise_id)
+    exercise = _known(find, exercise_id)
     path, text = learner_path(exercise), render.stub(exercise)
     if path.exists() and path.read_bytes() != text.encode():
         typer.echo(f"Your version is kept as {progress.backup(path)}")
@@ -124,7 +127,7 @@ def status(
     """Show how far you are, and which exercise comes next."""
     from rich.console import Console
 
-    chosen = None if which is None else set(_chosen(which))
+    chosen = None if which is None else set(_known(select, which))
     judged = [(exercise, judge(exercise)) for exercise in exercises()]
     open_ones = [e for e, v in judged if v.state != "passes"]
     wanted = [e for e in open_ones if not chosen or e in chosen]
@@ -159,21 +162,15 @@ def watch(
     ] = None,
 ) -> None:
     """Check whichever exercise you save; after a pass, take the next unsolved one."""
-    exercise = None if exercise_id is None else _one(exercise_id)
+    exercise = None if exercise_id is None else _known(find, exercise_id)
     with keys() as read_key:
         Watch(say=typer.echo, read_key=read_key).run(exercise)
 
 
-def _one(exercise_id: str) -> Exercise:
+def _known(look_up: Callable[[str], Found], which: str) -> Found:
+    """What `find` or `select` returns; of what it does not know, an error of the command line."""
     try:
-        return find(exercise_id)
-    except UnknownExercise as unknown:
-        raise typer.BadParameter(str(unknown)) from None
-
-
-def _chosen(which: str) -> list[Exercise]:
-    try:
-        return select(which)
+        return look_up(which)
     except UnknownExercise as unknown:
         raise typer.BadParameter(str(unknown)) from None
 
