@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from yaie.build.cache import cache_root
 from yaie.course.author import mutate, survivors
 from yaie.course.core import cuda, native, render
 from yaie.course.core import judge as judging
@@ -66,11 +67,11 @@ def test_sentences_name_no_variable_that_only_the_solution_has() -> None:
 
 
 @pytest.mark.parametrize("exercise", EVERY)
-def test_the_solution_passes_and_every_mistake_is_diagnosed_as_itself(
-    exercise: Exercise, tmp_path: Path
-) -> None:
-    """The solution first: what its cases import does not count into a mistake's seconds then."""
-    path = tmp_path / exercise.file.name
+def test_the_solution_passes_and_every_mistake_is_diagnosed_as_itself(exercise: Exercise) -> None:
+    """The solution first: what its cases import does not count into a mistake's seconds then. It
+    lies beside the mistakes, so that what was compiled of it is found in the cache, too."""
+    path = cache_root() / "mistakes" / exercise.id / exercise.file.name
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render.solution(exercise))
     versions = Versions(exercise)
     failure = first_failure(exercise, load(exercise, path), versions.cases)
