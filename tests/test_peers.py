@@ -9,6 +9,7 @@ from launches import each_device, each_dtype, same_in_each_order
 from torch import distributed as dist
 
 from yaie.build import jit
+from yaie.emulator import Module
 from yaie.model import parallel
 from yaie.ops.cuda.launching import SUFFIXES
 
@@ -127,6 +128,11 @@ def test_the_numbers_of_launches_wrap():
     assert torch.equal(run(module, x, memory, times=4), summed(x, 4))
 
 
+def only_what_is_launched(source: str) -> Module:
+    """A changed kernel in checked mode, of which only the kernels of launches are compiled."""
+    return Module(source, jit.CSRC / FILE, checked=True, apart=True)
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -138,7 +144,7 @@ def test_the_numbers_of_launches_wrap():
 )
 def test_a_broken_protocol_is_found_in_checked_mode(right, wrong):
     assert SOURCE.count(right) == 1
-    module = jit.load(SOURCE.replace(right, wrong), True, name=str(jit.CSRC / FILE))
+    module = only_what_is_launched(SOURCE.replace(right, wrong))
     run(module, drawn(2, 4096), memory_of(2), times=3)
     assert module.report.races, module.report
 
@@ -156,7 +162,7 @@ def test_a_norm_with_a_barrier_less_is_found_in_checked_mode(right):
     source = SOURCE.replace('#include "norm/row_sum.cuh"', header.replace("#pragma once", ""))
     assert source.count(right) == 1
     source = source.replace(right, right.replace("__syncthreads();", ""))
-    module = jit.load(source, True, name=str(jit.CSRC / FILE))
+    module = only_what_is_launched(source)
     x, rows, size = drawn(2, 9 * 264), 9, 264  # more rows than thread blocks
     weight, out = torch.ones(size), torch.zeros(2, 2, rows, size)
     launch = module.norm_in_one_grid_f32
