@@ -7,7 +7,6 @@ import torch
 from attention_cases import HOPPER_GPU, Shape, batch, close, paged_oracle, ragged, ragged_oracle
 from launches import HALVES, check_told
 
-from yaie.build import jit
 from yaie.build.nvcc import CSRC
 from yaie.course.lessons.changed import changed
 from yaie.course.lessons.ops.attention import attention_forward
@@ -52,7 +51,7 @@ def test_a_tile_of_blocks_that_follow_one_another_is_one_box():
     tiles = changed(header.read_text(encoding="utf-8"), header, {at: f"{at} + 2"})
     include = '#include "flash/hopper/tiles.cuh"'
     source = changed(PINGPONG.read_text(encoding="utf-8"), PINGPONG, {include: tiles})
-    module = jit.load(source, name="pingpong with another tile")
+    module = Module(source, PINGPONG, apart=True)
     shape = Shape((330,), 1, 1, 128, 16, queries=(20,))
     right = []
     for in_order in (False, True):

@@ -10,6 +10,7 @@ from yaie.build.jit import CSRC, KernelError
 from yaie.course.lessons import data_nb25, rounds
 from yaie.course.lessons.data_nb25 import Event, Trace, replay, trace
 from yaie.course.lessons.descriptor import matrix_descriptor, step_descriptors
+from yaie.emulator import Module
 
 FOLDER = CSRC / "matmul" / "hopper"
 SPANS = (0, 32, 64, 128)
@@ -133,10 +134,11 @@ def test_a_rungs_trace_has_every_tile(rung):
 
 
 def test_a_launch_after_a_crash_is_not_accused_of_its_work():
-    text = (FOLDER / "wgmma.cu").read_text()
+    path = FOLDER / "wgmma.cu"
+    text = path.read_text()
     a, b = torch.ones(72, 192).half(), torch.ones(192, 128).half()
     for source, clean in ((text.replace("wgmma_commit();", ""), False), (text, True)):
-        module, c = jit.load(source, checked=True, name="wgmma.cu"), torch.zeros(72, 128).half()
+        module, c = Module(source, path, checked=True, apart=True), torch.zeros(72, 128).half()
         with suppress(KernelError):
             module.matmul_wgmma_f16(a, b, c, 72, 128, 192)
         assert module.report.clean == clean, module.report

@@ -233,12 +233,11 @@ def test_a_wait_that_is_too_weak_shows():
     a, b = torch.randn(33, 200).half(), torch.randn(200, 40).half()
     wanted = (a.double() @ b.double()).half()
     for source, is_right in ((right, True), (weak, False)):
-        c = torch.full((33, 40), torch.nan).half()
-        jit.load(source, name="waits.cu").matmul_mma_f16(a, b, c, 33, 40, 200)
-        assert torch.allclose(c, wanted, rtol=1e-3, atol=1e-2) == is_right
-        checked = jit.load(source, name="waits.cu", checked=True)
-        checked.matmul_mma_f16(a, b, c, 33, 40, 200)
-        found = {finding.kind for finding in checked.report.findings}
+        for checked in (False, True):
+            module, c = Module(source, MMA, checked, apart=True), torch.full_like(wanted, torch.nan)
+            module.matmul_mma_f16(a, b, c, 33, 40, 200)
+            assert torch.allclose(c, wanted, rtol=1e-3, atol=1e-2) == is_right
+        found = {finding.kind for finding in module.report.findings}
         assert found == (set() if is_right else {"pending_copy"})
 
 
