@@ -3,7 +3,7 @@
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
 // one row of `size` columns, from which it reads at `from` and which it writes at `to`. Compute in
-// float.
+// float, and round once, when you write.
 //
 // You have
 // - `from`, `to`, `weight`: the row that is read, the row that is written, and the weights: `size`

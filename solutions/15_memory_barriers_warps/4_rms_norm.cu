@@ -2,7 +2,7 @@
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
 // one row of `size` columns, from which it reads at `from` and which it writes at `to`. Compute in
-// float.
+// float, and round once, when you write.
 //
 // Generated from rms_norm_simple in csrc/norm/rms_norm_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -38,7 +38,7 @@ def cases() -> Iterator[KernelCase]:
     yield from cuda.in_every_order(*(product_of(*size) for size in SIZES))
     yield product_of(1, 1, 4096, "f16", ones=True, how={"checked": False})
     for suffix in ("f16", "bf16"):
-        yield product_of(40, 70, 100, suffix)
+        yield product_of(40, 70, 100, suffix, each=True)
     yield product_of(*WHOLE, costs=True)
     last = {"checked": False, "most_blocks": 1, "order": "reverse"}
     for m, n, k in FAR:

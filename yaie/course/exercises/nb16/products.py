@@ -16,10 +16,10 @@ TOLERANCE = {"f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 def product_of(
     m: int, n: int, k: int, suffix: str = "f32", ones: bool = False, **data: Any
 ) -> KernelCase:
-    """A case of a [m, k] and b [k, n]."""
+    """A case of a [m, k] and b [k, n]; with `each=True` it is seen how often c is rounded."""
     words = f"a is {m} × {k:,}, b is {k:,} × {n}, {suffix}" + ", all ones" * ones
     words += ", and its costs" * data.get("costs", False)
-    return KernelCase(words, size=(m, n, k), suffix=suffix, ones=ones, **data)
+    return KernelCase(words, **{"each": False, **data}, size=(m, n, k), suffix=suffix, ones=ones)
 
 
 def factors(m: int, n: int, k: int, suffix: str = "f32", ones: bool = False) -> tuple:
@@ -43,4 +43,11 @@ def see_product(
     tolerance = TOLERANCE[case.suffix]
     want = (a.double() @ b.double()).to(a.dtype)
     see.close("c", c, want, cuda.unwritten(c, because), rtol=tolerance, atol=tolerance)
+    if case.each:
+        missed = int((c != want).sum())
+        see.true(
+            "each element of c", missed <= c.numel() // 20,
+            f"should be the nearest {str(c.dtype)[6:]}, and {missed:,} of {c.numel():,} are not",
+            "Add in float32 and round once, at the end: then hardly any element misses it.",
+        )  # fmt: skip
     return report

@@ -16,7 +16,8 @@ NAME = "reshape_and_cache_simple"
 fit = cuda.operator_by("yaie.ops.cuda.kv:reshape_and_cache", name=NAME)
 FAR = 2**19  # a slot of rows of LONG bytes that begins beyond byte 2**31
 LONG = 4097
-PADDING = "A slot of -1 marks a row of padding, for which there is nothing to write."
+APART = 2**31  # bytes, more than an int can count
+PADDING = "A negative slot marks a row of padding, for which there is nothing to write."
 STRIDE = "A slot holds a whole row, `size` units, and slot s begins at unit s * size."
 EXPLAIN = {
     "out_of_bounds": (
@@ -46,6 +47,8 @@ def cases() -> Iterator[KernelCase]:
     yield tokens(words, (3, 2, 64, 4), costs=True)
     far = {"how": {"checked": False}}
     yield KernelCase(f"a row of {LONG:,} bytes for slot {FAR:,}", shape=None, **far)
+    words = f"2 tokens whose rows begin {APART:,} bytes apart"
+    yield KernelCase(words, shape=None, apart=True, **far)
 
 
 def tokens(words: str, shape: tuple, costs: bool = False, **layout: Any) -> KernelCase:
@@ -81,7 +84,7 @@ def inputs(
     order = torch.randperm(blocks * block_size, generator=torch.Generator().manual_seed(tokens))
     slots = order[:tokens].clone()
     if padding:
-        slots[list(padding)] = -1
+        slots[list(padding)] = -1 - torch.arange(len(padding))
     return {**found, "slots": slots}
 
 
@@ -96,7 +99,7 @@ def arguments(given: dict[str, Any]) -> tuple[Any, ...]:
 
 def observe(path: Path, case: KernelCase, see: Observer) -> None:
     if case.shape is None:
-        observe_far(path, case, see)
+        (observe_apart if hasattr(case, "apart") else observe_far)(path, case, see)
         return
     tensors = inputs(case.shape, **case.layout)
     slots = tensors["slots"]
@@ -128,6 +131,22 @@ def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
     for name, pool, row in zip(("key_pool", "value_pool"), pools, new, strict=True):
         past = f"Slot {FAR:,} begins at byte {FAR * LONG:,}, beyond what an int can hold."
         see.equal(f"the slot in {name}", pool[-LONG:], row[0], past)
+
+
+def observe_apart(path: Path, case: KernelCase, see: Observer) -> None:
+    """Two short rows of keys, and of values, far from each other."""
+    size = 5
+    new = [cuda.reserved(APART + size, torch.uint8) for _ in range(2)]
+    pools = [torch.zeros(2, 1, 1, size, dtype=torch.uint8) for _ in range(2)]
+    for number, rows in enumerate(new):
+        for token, start in enumerate((0, APART)):
+            rows[start : start + size] = 1 + 2 * number + token
+    sizes = (2, size, APART, APART)
+    cuda.run(see, path, NAME, *new, *pools, torch.tensor([0, 1]), *sizes, **case.how)
+    for name, pool, first in zip(("key_pool", "value_pool"), pools, (1, 3), strict=True):
+        past = f"Token 1 begins at byte {APART:,}, beyond what an int can hold."
+        want = torch.tensor([[first], [first + 1]], dtype=torch.uint8).expand(2, size)
+        see.equal(f"{name}, slot by slot", rows_of(pool), want, past)
 
 
 def draw(path: Path) -> Any:

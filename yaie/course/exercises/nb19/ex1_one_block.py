@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import KernelCase, in_every_order, operator_by
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb19 import paged
@@ -19,6 +21,10 @@ BECAUSE = (
 CARRY = (
     "From the second chunk on there are sums from before, relative to the old maximum: multiply "
     "total and sums by exp(old maximum − new maximum)."
+)
+LARGEST = (
+    "The maximum never falls, or else that factor overflows: it is that of this chunk and of all "
+    "before it."
 )
 NEGATIVE = "The maximum of negative scores is negative, so it has to begin at −INFINITY."
 EXPLAIN = {
@@ -55,6 +61,8 @@ def cases() -> Iterator[KernelCase]:
         words = f"{words} tokens, {CHUNK:,} per chunk"
         yield paged.planned(words, contexts, heads=1, dim=4, because=f"{BECAUSE} {CARRY}")
     yield paged.planned("3,000 tokens whose scores rise", make=rising, because=CARRY)
+    words = f"{CHUNK + 6:,} tokens, the first {CHUNK:,} with a score of 120 and the others with 0"
+    yield paged.planned(words, make=falling, because=f"{CARRY} {LARGEST}")
     yield paged.planned("heads of 200, more than threads", (9,), dim=200)
     for dtype in ("float16", "bfloat16"):
         yield paged.planned(dtype, (60, 0, 3), dtype=dtype)
@@ -83,6 +91,16 @@ def rising() -> paged.Batch:
     batch = paged.batch_of((3000,), heads=1, dim=4)
     batch.tensors[0][...] = 4.0
     paged.place(batch, batch.keys[0][batch.keys[0].sum(-1).flatten().argsort()])
+    return batch
+
+
+def falling() -> paged.Batch:
+    """The scores of the second chunk are far below those of the first."""
+    batch = paged.batch_of((CHUNK + 6,), heads=1, dim=4)
+    batch.tensors[0][...] = 20.0
+    keys = torch.zeros_like(batch.keys[0])
+    keys[:CHUNK] = 3.0
+    paged.place(batch, keys)
     return batch
 
 

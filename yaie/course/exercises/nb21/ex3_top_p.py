@@ -33,6 +33,10 @@ PLANNED = {
         [[0.0, *(-16.3 - i / 16 for i in range(10))]], [UNIT + 5], [-16.3 - 4 / 16], [UNIT + 4],
         f"Five tokens of mass 1 are needed besides {UNIT:,}: a float has 24 bits, too few for it.",
     ),
+    "300 equal logits, and 300 that are 1 less": (
+        [[1.0] * 300 + [0.0] * 300], [300 * UNIT + UNIT // 2], [0.0], [300 * UNIT],
+        f"The mass of the larger ones is {300 * UNIT:,}, more than 32 bits hold.",
+    ),
 }  # fmt: skip
 
 
@@ -132,6 +136,7 @@ EXPLAIN: cuda.Explain = {
     "uninitialized": "A histogram begins with zeros: every thread clears one bin in each round.",
     "divergent_barrier": "Every thread has to reach every barrier, with a column or without one.",
     "out_of_bounds": _out_of_bounds,
+    "shift": "In the first round no bits of the key are found yet: every key is counted.",
 }
 
 

@@ -13,7 +13,10 @@ def _race(found: Finding) -> str:
 
 MERGE = {
     "race": _race,
-    "shuffle": "All 32 lanes have to reach a shuffle, with a column or without one.",
+    "shuffle": (
+        "All 32 lanes have to reach a shuffle, with a column or without one: keep it out of every "
+        "`if`."
+    ),
     "deadlock": "A shuffle waits for all lanes in its mask: keep it out of every `if`.",
     "divergent_barrier": "Every thread has to reach every __syncthreads(), with a column or not.",
     "uninitialized": "Only as many elements of per_warp are written as there are warps.",

@@ -49,6 +49,12 @@ def at_gradients(RMSNorm: Any, case: Case, see: Observer) -> None:
     see.close(
         "the gradient of weight", got[1], want[1], f"The sum of g × x × scale over {rows} rows."
     )  # fmt: skip
+    off = max((abs(a - b).max().item() for a, b in zip(got, want, strict=True) if a.numel()))
+    see.true(
+        "the gradients of a float64 x", off < 1e-11,
+        f"are {off:.0e} off, as if they were computed in float32",
+        "Compute in the dtype of scale, which is float64 here.",
+    )  # fmt: skip
 
 
 def gradients(see: Observer, RMSNorm: Any, x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from yaie.course.lessons.rounds import FEWEST, Part
 
 GRIDS = (  # thread blocks, tiles, steps
     *((4, 8, 8), (4, 6, 8), (5, 7, 9), (8, 3, 40), (8, 1, 22), (4, 7, 64), (4, 6, 7), (3, 2, 8)),
+    (4, 6, 3),  # fewer steps than a part has at least
     *((7, 2, 64), (6, 10, 12), (1, 3, 5), (132, 64, 64), (132, 512, 64), (132, 28, 224)),
 )
 ROUND = "Whole tiles come in rounds: tile `block`, then every `blocks`-th one."
