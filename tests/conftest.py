@@ -33,6 +33,44 @@ def untied_model(tmp_path_factory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("untied") / "tiny", tie_word_embeddings=False)
 
 
+@pytest.fixture(scope="module")
+def model(untied_model):
+    """What is in that folder. Modules that test another model have fixtures of the same names."""
+    from yaie.model.weights import load_model
+
+    return load_model(untied_model)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(untied_model):
+    from yaie.model.tokenizer import Tokenizer
+
+    return Tokenizer(untied_model)
+
+
+@pytest.fixture(scope="module")
+def reference(untied_model):
+    """An engine of the same model without a server."""
+    from yaie import LLM
+
+    return LLM(untied_model, num_blocks=256)
+
+
+@pytest.fixture(scope="module")
+def http(running):
+    """A client of the server that a module has as its fixture `running`."""
+    with running.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(running):
+    """OpenAI's client of it."""
+    from openai import OpenAI
+
+    return OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
+
+
 @pytest.fixture(scope="session")
 def real_model() -> Path:
     """Folder of SmolLM2-135M-Instruct, fetched unless it is in the cache."""

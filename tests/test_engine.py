@@ -34,7 +34,6 @@ from yaie.engine.request import Request
 from yaie.engine.runner import StagingBuffer
 from yaie.engine.sampling import SamplingKernel
 from yaie.engine.scheduler import Step
-from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.ops import registry
 
@@ -44,16 +43,6 @@ NUM_TOKENS = 16
 def greedy(max_tokens: int, **options) -> SamplingParams:
     """The likeliest tokens, this many."""
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, **options)
-
-
-@pytest.fixture(scope="module")
-def model(untied_model):
-    return load_model(untied_model)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(untied_model):
-    return Tokenizer(untied_model)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["waits", "overlaps"])

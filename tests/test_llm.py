@@ -16,16 +16,10 @@ from yaie import LLM, SamplingParams
 from yaie.engine import llm as llm_module
 from yaie.engine.config import EngineConfig
 from yaie.engine.text import OutputText
-from yaie.model.tokenizer import Tokenizer
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=200)
 FIRST = [5]  # the prompt of a scripted request: one token that names the script
 MIXED = "Grüße! 世界 😀👨‍👩‍👧 done\n"
-
-
-@pytest.fixture(scope="module")
-def tokenizer(untied_model):
-    return Tokenizer(untied_model)
 
 
 @pytest.fixture

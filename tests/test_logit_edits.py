@@ -11,7 +11,6 @@ from tiny import make_batch, make_pools
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.params import SamplingParams
-from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 
 EDITS = [
@@ -23,16 +22,6 @@ EDITS = [
     {"logit_bias": {9: 100.0}, "min_tokens": 3, "stop_token_ids": [9], "ignore_eos": True},
     {},
 ]
-
-
-@pytest.fixture(scope="module")
-def model(untied_model):
-    return load_model(untied_model)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(untied_model):
-    return Tokenizer(untied_model)
 
 
 def make(model, tokenizer, **options) -> Engine:

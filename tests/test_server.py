@@ -29,12 +29,6 @@ LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
 
 @pytest.fixture(scope="module")
-def reference(untied_model):
-    """An engine of the same model without a server."""
-    return LLM(untied_model, num_blocks=256)
-
-
-@pytest.fixture(scope="module")
 def running(untied_model):
     with serving(
         LLM(untied_model, num_blocks=256, max_num_seqs=8), max_body_bytes=100_000
@@ -47,17 +41,6 @@ def own(untied_model):
     """A server for one test, and a client of it."""
     with serving(LLM(untied_model, num_blocks=64)) as server, server.client() as http:
         yield server, http
-
-
-@pytest.fixture(scope="module")
-def http(running):
-    with running.client() as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client(running):
-    return openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
 
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]

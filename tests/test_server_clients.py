@@ -28,26 +28,9 @@ MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 @pytest.fixture(scope="module")
-def reference(untied_model):
-    """An engine of the same model without a server."""
-    return LLM(untied_model, num_blocks=256)
-
-
-@pytest.fixture(scope="module")
 def running(untied_model):
     with serving(LLM(untied_model, num_blocks=256), max_connections=100) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def client(running):
-    return openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
-
-
-@pytest.fixture(scope="module")
-def http(running):
-    with running.client() as client:
-        yield client
 
 
 # ---------------------------------------------------------------------------- what they send
