@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import pictures
-from yaie.course.exercises.nb02.trees import random_tokens
+from yaie.course.exercises.nb02.trees import DEEP, random_tokens
 
 
 def cases() -> Iterator[Case]:
@@ -16,6 +16,7 @@ def cases() -> Iterator[Case]:
     yield lookup({2: [5, 6], 10: [5, 6]}, [5])
     yield lookup({"b": [5, 6], 3: [5, 6]}, [5, 6])
     yield lookup({}, [1, 2])
+    yield Case(f"a trie of one request with {DEEP:,} tokens", trace=None, depth=DEEP)
     generator = random.Random(0)
     for _ in range(200):
         requests = {f"r{number}": random_tokens(generator, 6) for number in range(5)}
@@ -32,6 +33,13 @@ def in_words(case: Case) -> str:
 
 def observe(TokenTrie: type, case: Case, see: Observer) -> None:
     trie = TokenTrie()
+    if case.trace is None:
+        trie.insert_request("long", [1] * case.depth)
+        call = "find_shared_prefixes(its prompt)"
+        with see.call(call):
+            got = trie.find_shared_prefixes([1] * case.depth)
+        see.equal(call, got, (["long"], case.depth), "The request begins with the whole prompt.")
+        return
     for request_id, tokens in case.trace:
         trie.insert_request(request_id, tokens)
     held = trie.num_nodes, trie.get_shared_computation_graph()

@@ -8,6 +8,7 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
     all_nodes,
+    below_itself,
     grown,
     handed_over,
     path_to,
@@ -72,7 +73,8 @@ def locked_tree(RadixTree: type) -> tuple[Any, Any]:
 def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
     """Split the locked edge, and look at both halves and all links between them."""
     tree, node = locked_tree(RadixTree)
-    key, values, parent, time = node.key, node.values, node.parent, node.last_access
+    key, values, parent, time = node.key, list(node.values), node.parent, node.last_access
+    held = node.values  # as a Match has it, which does not copy
     below = list(node.children)
     see.picture(tree_picture(tree))
     call = f"split(node, {cut})"
@@ -80,6 +82,12 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
         upper = tree.split(node, cut)
     see.kind(call, upper, radix.RadixNode)
     see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
+    hangs = "Each node hangs below one other, and none below itself."
+    if below_itself(node) or below_itself(upper):
+        see.picture(None)
+        see.require(f"the lower node after {call}", False, "is below itself", hangs)
+    earlier = "A Match that found the edge holds this list: give the node a new one."
+    see.equal(f"the list that node.values was before {call}", held, values, earlier)
     names = {id(parent): "parent", id(upper): "upper", id(node): "lower"}
     blocks = f"There is one value per block: {cut} tokens are {cut // 2} of 3 values."
     lead = "A child's label is the first block of its key."

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from yaie.course import viz
@@ -35,12 +36,21 @@ def handed_over(tree: Any, RadixTree: type) -> Any:
 
 def deep_tree(depth: int) -> tuple[Any, PrefixOracle]:
     """A path of `depth` nodes with one token and one value each, and the same as a table."""
-    tree, oracle, tokens = radix.RadixTree(), PrefixOracle(1), [1] * depth
+    tree, tokens, known = radix.RadixTree(), [1] * depth, _deep_table(depth)
+    oracle = copy.copy(known)
+    for name in ("value", "last_access", "locks"):  # copied: hashing all prefixes takes 0.3 s
+        setattr(oracle, name, dict(getattr(known, name)))
     tree.insert(tokens, list(range(depth)))
-    oracle.insert(tokens, list(range(depth)))
     for length in range(depth - 1, 0, -1):
         tree.match(tokens[:length])
     return tree, oracle
+
+
+@lru_cache(maxsize=1)
+def _deep_table(depth: int) -> PrefixOracle:
+    oracle = PrefixOracle(1)
+    oracle.insert([1] * depth, list(range(depth)))
+    return oracle
 
 
 def all_nodes(tree: Any) -> list[tuple[str, tuple[int, ...], Any]]:
@@ -52,6 +62,19 @@ def all_nodes(tree: Any) -> list[tuple[str, tuple[int, ...], Any]]:
         found += below
         stack += below
     return found
+
+
+def below_itself(node: Any) -> bool:
+    """Whether the way down from a node leads back to it, so that no walk of the tree ends."""
+    stack, met = list(node.children.values()), set()
+    while stack:
+        below = stack.pop()
+        if below is node:
+            return True
+        if id(below) not in met:
+            met.add(id(below))
+            stack += below.children.values()
+    return False
 
 
 def spelled(key: Any) -> tuple:

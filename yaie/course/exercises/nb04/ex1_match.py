@@ -19,6 +19,7 @@ def cases() -> Iterator[Case]:
     yield case(("keep", PROMPT), ("match", longer), ("evict", 3), ("match", longer))
     used = ("match", [1, 2, 9])
     yield case(("keep", [1, 2]), ("keep", [3, 4]), used, ("evict", 1), used)
+    yield case(("keep", PROMPT), ("keep", [7, 8]), ("match", PROMPT), ("evict", 1))
     yield case(*life.random_steps(seed=1), num_blocks=16)
 
 

@@ -10,6 +10,7 @@ from yaie.course.exercises.nb04.life import PROMPT, case
 def cases() -> Iterator[Case]:
     yield case(("start", "a", PROMPT[:5]), ("insert", "a", 5), ("end", "a"))
     yield case(("start", "a", [1]), ("insert", "a", 1))
+    yield case(("start", "a", PROMPT[:5]), ("insert without the last", "a", 5))
     grows = [("insert", "a", length) for length in (4, 4, 7)]
     yield case(("start", "a", [*PROMPT, 7]), *grows)
     same = [("start", name, PROMPT[:4]) for name in "ab"]

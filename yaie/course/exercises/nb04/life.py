@@ -24,6 +24,7 @@ WORDS = {  # of each action, to tell a trace with
     "match": "match({0})",
     "start": "{0!r} starts with {1}",
     "insert": "insert of the first {1} tokens of {0!r}",
+    "insert without the last": "insert of the first {1} tokens of {0!r} without the last block",
     "insert too few": "insert of {0!r} with {1} blocks",
     "insert a free one": "insert of {0!r} with a free block",
     "end": "{0!r} ends",
@@ -175,17 +176,21 @@ class Life:
         blocks = [*found.values, *self.cache.pool.allocate(missing)]
         self.running[name] = Running(prompt, namespace, blocks, found.node, matched)
 
-    def insert(self, name: str, num_tokens: int) -> None:
+    def insert_without_the_last(self, name: str, num_tokens: int) -> None:
+        self.insert(name, num_tokens, "the blocks but the last")
+
+    def insert(self, name: str, num_tokens: int, given: str = "the blocks") -> None:
         if name not in self.running:
             return
         see, request = self.see, self.running[name]
-        tokens, blocks = request.tokens[:num_tokens], list(request.table)
-        call = f"insert({tokens}, the blocks of {name!r}"
+        table = request.table if given == "the blocks" else request.table[:-1]
+        tokens, blocks = request.tokens[:num_tokens], list(table)
+        call = f"insert({tokens}, {given} of {name!r}"
         call += f", {request.namespace!r})" if request.namespace else ")"
         with see.call(call):
             node = self.cache.insert(list(tokens), blocks, request.namespace)
         self.oracle.insert(tokens, request.table, request.namespace)
-        see.equal(f"the list of blocks given to {call}", blocks, request.table, "It is the table.")
+        see.equal(f"the list of blocks given to {call}", blocks, table, "It is the table.")
         see.kind(call, node, RadixNode)
         full = tokens[: len(tokens) // self.size * self.size]
         because = "It is the node to lock, and the lock has to protect all full blocks."
@@ -248,6 +253,7 @@ class Life:
         else:
             why = f"At most {most} blocks can be free, so nothing is evicted."
         self.compare(call, why)
-        self.see.equal(f"the return value of {call}", got, fits, why)
+        can = f"{most} blocks are free or can be evicted." if fits else why
+        self.see.equal(f"the return value of {call}", got, fits, can)
         self.see.stop_if_wrong()
         return fits
