@@ -34,7 +34,7 @@ What this file does not define is inherited from yaie/engine/scheduler.py.
 from __future__ import annotations
 
 from yaie.engine import scheduler as reference
-from yaie.engine.request import Request
+from yaie.engine.request import Request, Status
 from yaie.engine.scheduler import Step
 
 

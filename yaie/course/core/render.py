@@ -14,6 +14,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from yaie.course.core.manifest import Exercise
@@ -62,6 +63,8 @@ def _python(exercise: Exercise, source: str, solved: bool) -> str:
     used = set().union(*(_names_used(source, name) for name in exercise.names))
     for function in functions:
         used |= _names_in_signature(function)
+    if not solved:  # such as `Status.RUNNING`, which the reference may do without
+        used |= set(re.findall(r"`([A-Z]\w*)\.", " ".join(chain(*exercise.have))))
     used -= {exercise.class_name or name for name in exercise.names}
     imports = _imports(exercise, tree, used)
     lines = source.splitlines()

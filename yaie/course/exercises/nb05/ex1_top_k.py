@@ -31,6 +31,7 @@ def cases() -> Iterator[Case]:
         name = f"four rows {FIVE}, k a tensor [1, 3, 0, -1] of shape {words}"
         yield Case(name, rows=[FIVE] * 4, ks=[1, 3, 0, -1], shape=shape)
     yield Case(f"the logits {MASKED}, k = 3", rows=[MASKED], ks=[3], shape=None)
+    yield Case(f"the bfloat16 logits {FIVE}, k = 2", rows=[FIVE], ks=[2], shape=None, half=True)
     yield Case("", bad=True)
     rng = random.Random(0)
     for _ in range(150):
@@ -49,7 +50,8 @@ def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
     value = ks[0] if shape is None else torch.tensor(ks).view(shape)
     want = [largest(row, k) for row, k in zip(rows, ks, strict=True)]
     why = [reason(row, k) for row, k in zip(rows, ks, strict=True)]
-    see_filtered(see, "top_k", keep, torch.tensor(rows), value, want, why)
+    dtype = torch.bfloat16 if hasattr(case, "half") else torch.float32
+    see_filtered(see, "top_k", keep, torch.tensor(rows, dtype=dtype), value, want, why)
 
 
 def largest(row: list[float], k: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from yaie.course.core.compare import dtype_name
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb05.rows import (
     PROBABILITIES,
@@ -87,6 +88,8 @@ def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
         count = float(after.isfinite().sum())
         digits = f"{case.dtype} has too few digits for the probabilities and their sum."
         see.close("the number of tokens kept", count, case.enough, digits, rtol=0.0, atol=15.0)
+        own = "A filter returns the dtype of the logits: only the sums need float32."
+        see.equal("the dtype of what top_p returns", dtype_name(after), case.dtype, own)
         return
     if hasattr(case, "logits"):
         rows, ps, shape = [softmax(row) for row in case.logits], case.ks, case.shape

@@ -15,6 +15,7 @@ SIZE = 4  # tokens per block
 
 def cases() -> Iterator[Case]:
     yield case("10 tokens, 4 free blocks", 4, range(50, 60))
+    yield case("8 tokens, 2 free blocks", 2, range(50, 58))
     eight = ((range(8), ""),)
     longer = [*range(8), 90, 91]
     yield case("10 tokens, 8 of them cached", 6, longer, eight)
