@@ -23,6 +23,7 @@ def cases() -> Iterator[Case]:
     scores = [[-900.0, -800.0], [100.0, 700.0], [900.0, 899.0]]
     values = torch.arange(12.0).view(3, 2, 2).tolist()
     yield planned(tiles=[([row], own) for row, own in zip(scores, values, strict=True)])
+    yield planned(tiles=[([[-200000.0, -199999.0]], OLD)])
     generator, drawn = torch.Generator().manual_seed(0), random.Random(0)
     for _ in range(40):
         rows = drawn.choice([(1,), (3,), (2, 4), (2, 1, 3)])

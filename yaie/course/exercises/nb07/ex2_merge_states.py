@@ -31,6 +31,10 @@ def cases() -> Iterator[Case]:
     ):  # fmt: skip
         name = f"merge_states{words}, where nothing has seen no key, nor has row 2 of a"
         yield planned(f"the call {name}", a, b, STATE)
+    twice = STATE[0], [[0.5 + math.log(2)], [0.7 + math.log(2)], [-INF]]
+    yield planned(
+        "the call merge_states(a, a), where row 2 of a has seen no key", STATE, STATE, twice
+    )
     a, b = ([[[1.0]], [[1.0]]], [[900.0], [-900.0]]), ([[[3.0]], [[3.0]]], [[900.0], [-901.0]])
     share = 1 / (1 + math.exp(-1))
     want = [[[2.0]], [[3 - 2 * share]]], [[900 + math.log(2)], [-900 - math.log(share)]]

@@ -11,6 +11,11 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF
 from yaie.ops.reference.attention import causal_mask
 
+TOLERANCE = {
+    torch.float16: {"rtol": 4e-3, "atol": 1e-3},
+    torch.float64: {"rtol": 1e-10, "atol": 1e-12},
+}
+
 
 def cases() -> Iterator[Case]:
     yield planned([[1.0, 2.0, 3.0]])
@@ -43,7 +48,7 @@ def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None
     hidden = torch.full((*scores.shape[:-1], 1), -INF).double()
     wide = torch.cat((case.scores.double(), hidden), dim=-1)  # a hidden key changes nothing
     want = wide.softmax(dim=-1).nan_to_num(0.0)[..., :-1]
-    tolerance = {"rtol": 4e-3, "atol": 1e-3} if scores.dtype == torch.float16 else {}
+    tolerance = TOLERANCE.get(scores.dtype, {})
     shares = "A weight is exp(score - maximum), divided by the sum of its row; 0 for a hidden key."
     see.close("the tensor of weights", weights, want.to(scores.dtype), shares, **tolerance)
     log = "It is maximum + log(sum of exp(score - maximum)), and -inf for a row without keys."

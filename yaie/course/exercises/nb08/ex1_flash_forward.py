@@ -46,6 +46,7 @@ def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> Non
     call = partial(flash_forward, *given, shape.causal, case.scale, shape.tile_q, shape.tile_k)
     if hasattr(case, "cost"):
         see_cost(see, shape, call, products=2, copies=2)
+        see_loads(see, shape, flash_forward, given, case.scale)
         return
     with see.call("flash_forward"):
         got = call()
@@ -60,6 +61,20 @@ def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> Non
     lse_dtype = want.lse if case.dtype == "float64" else want.lse.float()
     kept = "It is what `finish` returns, queries first, in float32 (float64 if q is)."
     see.close("the log-sum-exp", lse, lse_dtype, kept, **exact)
+
+
+def see_loads(
+    see: Observer, shape: Shape, flash_forward: Callable[..., Any], given: list[Any], scale: float
+) -> None:
+    """Note how many tokens of q, k or v a load takes at most."""
+    memory = Memory()
+    placed = [memory.place(x, name) for x, name in zip(given, "qkv", strict=True)]
+    flash_forward(*placed, shape.causal, scale, shape.tile_q, shape.tile_k)
+    loads = [event for event in memory.events if event.kind == "read" and event.name in "qkv"]
+    most = max((event.end - event.start for event in loads), default=0)
+    why = "A tile is what fits on the chip: load q, k and v by slices of one tile."
+    tile = max(shape.tile_q, shape.tile_k)
+    see.at_most("the number of tokens that are loaded together", most, tile, why)
 
 
 def draw(flash_forward: Callable[..., Any]) -> Any:
