@@ -37,9 +37,26 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
         trace = run(see, kernel, (case.programs,), arguments, beyond, BLOCK=case.block)
     see.equal("out", out, want, missing(out, case.block, trace) or "out is the sum of x and y.")
     see_stored_once(see, trace, "out")
+    see_own_blocks(see, trace, case.block)
     for name in ("x", "y"):
         why = "A program needs the elements of its own block only."
         see_loaded(see, trace, name, x.nbytes, why)
+
+
+def see_own_blocks(see: Observer, trace: Trace, block: int) -> None:
+    """Note the first element that a program stores outside of its own block."""
+    problem, strayed = "", -1
+    for access in trace.of("out", "store"):
+        taken = access.elements[access.mask]
+        others = taken[taken // block != access.program[0]]
+        if others.size and not problem:
+            strayed = int(others.ravel()[0])
+            problem = f"has out[{strayed:,}] from program {access.program[0]}"
+    why = (
+        f"Program p computes the {block} elements from p × {block} on. They are neighbors, "
+        "so a GPU loads and stores them together."
+    )
+    see.note("what is stored", strayed, problem, why)
 
 
 def beyond(access: Access) -> str:

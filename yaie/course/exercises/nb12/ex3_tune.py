@@ -37,6 +37,7 @@ class Clock:
         self.fastest = fastest
         self.trials: list[tuple] = []
         self.last: tuple = ()
+        self.grid: tuple = ()  # of the last launch
 
     def __call__(self, call: Any, quantiles: Any = None) -> list[float]:
         for _ in range(REPEATS):
@@ -55,6 +56,8 @@ def timed(tune: Any, fastest: tuple[int, int]) -> Iterator[tuple[Any, Clock]]:
 
     def noted(self: Any, *arguments: Any, **constants: Any) -> Any:
         clock.last = tuple(constants.get(x) for x in ("BLOCK_M", "BLOCK_N", "num_warps"))
+        grid = constants.get("grid", ())
+        clock.grid = tuple(grid(constants) if callable(grid) else grid)
         return run(self, *arguments, **constants)
 
     if not HAS_TRITON:
@@ -82,6 +85,9 @@ def observe(mine: Any, case: Case, see: Observer) -> None:
             )
             name = f"the result of launch {number + 1}"
             see.close(name, out, x.sum(dim=0), why, rtol=1e-4, atol=1e-4)
+            grid = -(-rows // case.fastest[0]), -(-columns // case.fastest[1])
+            why = "A program beyond the last tile is launched for nothing."
+            see.equal(f"the grid of launch {number + 1}", clock.grid[:2], grid, why)
 
 
 def unwritten(*size: Any, **options: Any) -> Any:

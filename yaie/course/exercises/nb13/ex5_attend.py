@@ -11,6 +11,7 @@ import torch
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import HAS_TRITON, run
 from yaie.course.exercises.nb11.tensors import poisoned, spaced
+from yaie.course.exercises.nb12.ex1_matmul import precisions
 from yaie.course.exercises.nb13.kernels import attend_kernel, operator_by
 
 if HAS_TRITON:
@@ -96,7 +97,7 @@ def observe(attend: Any, case: Case, see: Observer) -> None:
         before = torch.full((16,), LOWEST), torch.zeros(16), torch.zeros(16, 32)
     want = expected(case, q, k[case.head], v[case.head], last_key, scale, before)
 
-    with see.call("attend"):
+    with see.call("attend"), precisions() as used:
         got, trace = run_loop(attend, case, q, k, v, last_key, scale, before, see)
     why = "It is the largest score × scale that a query sees, of these keys and of the state."
     close = (
@@ -117,6 +118,9 @@ def observe(attend: Any, case: Case, see: Observer) -> None:
         first = [begins + start for start in range(case.begin, case.end, 16)]
         see.equal(f"the list of tokens at which tiles of {name} begin", tokens, first,
                   "Each tile from `begin` to `end` is loaded once.")  # fmt: skip
+    if case.begin < case.end:
+        why = "On a GPU tl.dot rounds float32 inputs to TF32, unless it is told otherwise."
+        see.equal("the input_precision of tl.dot", sorted(used), ["IEEE"], why)
 
 
 def run_loop(
