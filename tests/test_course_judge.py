@@ -83,6 +83,23 @@ def test_an_error_ends_a_case_and_names_its_call() -> None:
     assert error.got == Raised("ZeroDivisionError", "division by zero")
 
 
+def test_errors_of_a_library_are_alike_by_their_words_and_raised_ones_by_their_kind() -> None:
+    def met(fault):
+        [fact] = observed(lambda target, case, see: target(), fault, Case("a case"))
+        return fact
+
+    def refuses():
+        raise ValueError("too many of them")
+
+    too_few, fewer = met(lambda: [[a, b, c] for a, b, c in [(1, 2)]]), met(lambda: divmod(*[1]))
+    three = met(lambda: [a for a, b, c, d in [(1, 2, 3)]])
+    no_number = met(lambda: int("seven"))
+    assert too_few.got.kind == three.got.kind == no_number.got.kind == "ValueError"
+    assert too_few.same(three, strict=False) and not too_few.same(three)
+    assert not too_few.same(no_number, strict=False) and not too_few.same(fewer, strict=False)
+    assert met(refuses).same(no_number, strict=False)
+
+
 # ---------------------------------------------------------------------------------------- edits
 
 TEXT = """\

@@ -16,17 +16,19 @@ known mistakes, and tells the learner the first wrong one.
 from __future__ import annotations
 
 import copy
+import linecache
 import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from yaie.course.core.compare import difference, is_tensor, short, tensor_difference
+from yaie.course.core.paths import ROOT
 
 UNSOLVED = "Exercise "  # how the message of a stub's NotImplementedError begins
 DEPTH = 1000  # of a recursion, at which Python ends it by default
@@ -60,10 +62,23 @@ class Case(SimpleNamespace):
 
 @dataclass(frozen=True)
 class Raised:
-    """What came instead of a result: an error, by its type and message."""
+    """What came instead of a result: an error, by its type and message.
+
+    Attributes:
+        is_foreign: no `raise` of the code under test made it, so the message is not its author's.
+    """
 
     kind: str
     message: str
+    is_foreign: bool = field(default=False, compare=False)
+
+    def resembles(self, other: Raised) -> bool:
+        """Whether both may have one cause. Authors choose their words, libraries have one message
+        for each fault, though with other names and numbers in it."""
+        if self.kind != other.kind or not (self.is_foreign and other.is_foreign):
+            return self.kind == other.kind
+        mine, theirs = _words(self.message), _words(other.message)
+        return 2 * len(mine & theirs) >= min(len(mine), len(theirs))
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,7 @@ class Fact:
         if self.what != other.what or self.is_wrong != other.is_wrong:
             return False
         if not strict and isinstance(self.got, Raised) and isinstance(other.got, Raised):
-            return self.got.kind == other.got.kind
+            return self.got.resembles(other.got)
         if not strict and isinstance(self.got, Found) and isinstance(other.got, Found):
             mine, theirs = self.got, other.got
             alike = mine.text == theirs.text or mine.where == theirs.where
@@ -260,7 +275,7 @@ class Observer:
         self.facts.append(
             Fact(
                 what,
-                Raised(kind, str(error)),
+                Raised(kind, str(error), _is_foreign(error)),
                 f"raised {kind}: {error}".rstrip(": "),
                 error=error,
                 picture=self._picture,
@@ -300,6 +315,24 @@ def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: 
     finally:
         sys.setrecursionlimit(before)
     return see.facts
+
+
+def _words(message: str) -> set[str]:
+    """The words of an error's message, without the names between quotes."""
+    return set(re.findall(r"[a-z]{3,}", re.sub(r"'[^']*'", "", message.lower())))
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Whether an error comes from another line than a `raise` of the code under test."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    if where is None:
+        return False
+    path = Path(where.tb_frame.f_code.co_filename)
+    line = linecache.getline(str(path), where.tb_lineno).strip()
+    of_a_library = "site-packages" in path.parts or ROOT / "yaie" in path.parents
+    return of_a_library or not line.startswith("raise")
 
 
 def first_wrong(facts: Sequence[Fact]) -> Fact | None:
