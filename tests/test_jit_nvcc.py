@@ -3,6 +3,7 @@
 import json
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from runpy import run_path
 
@@ -34,13 +35,28 @@ LONG = {"flash", "flash/hopper", "matmul/hopper", "paged", "peers", "sampling"}
 pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 
 
+@cache
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def with_headers(path: Path) -> frozenset[Path]:
+    """A file, and all that it includes of csrc/. `nvcc.read_all` reads the same, but looks at much
+    else in a source, and every worker asks for all files."""
+    names = re.findall(r'^#include "(.+)"', read(path), re.MULTILINE)
+    folders = path.parent, CSRC
+    found = [next(f / name for f in folders if (f / name).exists()) for name in names]
+    return frozenset({path}).union(*map(with_headers, found))
+
+
 def architectures(name: str) -> tuple[str, ...]:
     """sm_75 and sm_90, or what a file needs. sm_80 is left out unless the source distinguishes it
     from sm_90."""
-    source = SOURCES[name].read_text()
+    source = read(SOURCES[name])
     wanted = nvcc.able(("7.5", "8.0", "9.0"), source) or (nvcc.needs(source),)
-    every = "\n".join(nvcc.read_all(source, SOURCES[name]))
-    asked = re.findall(r"__CUDA_ARCH__\s*([<>=!]+)\s*(\d+)", every)
+    every = map(read, with_headers(SOURCES[name]))
+    asked = re.findall(r"__CUDA_ARCH__\s*([<>=!]+)\s*(\d+)", "\n".join(every))
     if all(one in (("<", "800"), (">=", "800")) for one in asked):
         return tuple(dict.fromkeys((wanted[0], wanted[-1])))
     return wanted
@@ -51,7 +67,7 @@ def units() -> dict[str, list[str]]:
     nvcc 2 s. A file that uses global `::` names or defines macros is compiled alone."""
     found = defaultdict(list)
     for name, path in SOURCES.items():
-        alone = re.search(r"(?<![\w>])::\w|^#define\b", path.read_text(), re.MULTILINE)
+        alone = re.search(r"(?<![\w>])::\w|^#define\b", read(path), re.MULTILINE)
         folder = name.rpartition("/")[0]
         apart = f"{folder} " if folder in LONG else ""
         found[name if alone else apart + " ".join(architectures(name))].append(name)
