@@ -54,6 +54,7 @@ def run(
         only: some of SECTIONS, separated by commas; what `output` has of the others stays. A busy
             machine disturbs the speed alone.
     """
+    from yaie.bench.protocol import running_order
     from yaie.bench.rounding import rounding
     from yaie.model.pull import find_model
 
@@ -77,9 +78,8 @@ def run(
             for case, (count, length, answer) in CASES.items() if "speed" in wanted else ():
                 prompts = [[5 + (7 * i + 3 * n) % 400 for i in range(length)] for n in range(count)]
                 taken: dict[str, list[dict]] = {name: [] for name in engines}
-                for turn in range(rounds + 1):  # the first warms up
-                    for name in [*engines][:: 1 if turn % 2 else -1]:
-                        taken[name].append(engines[name].ask(prompts, answer))
+                for name in running_order([*engines], rounds + 1):  # the first warms up
+                    taken[name].append(engines[name].ask(prompts, answer))
                 results.append({"case": case, **_compared(taken, answer == 1)})
                 print(_told(dtype, results[-1]), flush=True)
         finally:

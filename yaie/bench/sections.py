@@ -153,13 +153,10 @@ def _three_turns(bench: Bench, llm: LLM, chats: list, output: int) -> Run:
             trace.due += shift - begin
             trace.tokens = [token + shift - begin for token in trace.tokens]
         shift = max(trace.tokens[-1] for trace in run.traces)
-        whole = replace(
-            whole,
-            traces=whole.traces + run.traces,
-            outputs=whole.outputs + run.outputs,
-            most_blocks=max(whole.most_blocks, run.most_blocks),
-            most_running=max(whole.most_running, run.most_running),
-        )
+        whole.traces += run.traces
+        whole.outputs += run.outputs
+        whole.most_blocks = max(whole.most_blocks, run.most_blocks)
+        whole.most_running = max(whole.most_running, run.most_running)
         texts = [output.text for output in run.outputs]
         chats = [next_turn(c, text, turn) for c, text in zip(chats, texts, strict=True)]
     return whole

@@ -57,7 +57,8 @@ class Clients(Subject):
         self.right = Right(oracle, self.tokenizer)
 
     def at_once(self, case: Row, prompts: Sequence[Prompt], output: int, clients: int) -> Row:
-        answers = self.closed(prompts, [output] * len(prompts), clients, f"at once {clients}")
+        outputs, salt = [output] * len(prompts), f"at once {clients}"
+        answers = closed_loop(self.client, prompts, outputs, clients, salt)
         row = self.row(case, prompts, answers)
         return row | {"finished": row["tokens_per_second"] / output}
 
@@ -76,7 +77,7 @@ class Clients(Subject):
         """The server is there already."""
 
     def ask(self, asked: Asked, name: str) -> list[Answer]:
-        return self.closed(asked.prompts, asked.outputs, asked.at_once, name)
+        return closed_loop(self.client, asked.prompts, asked.outputs, asked.at_once, name)
 
     def judge(
         self, asked: Asked, name: str, ours: list[list[Answer]], theirs: list[list[Prompt]]
@@ -88,12 +89,6 @@ class Clients(Subject):
             "cached_fraction": cached / sum(map(len, asked.prompts)),
             **self.right.check(prompts, texts, max(asked.outputs)),
         }
-
-    def closed(
-        self, prompts: Sequence[Prompt], outputs: Sequence[int], at_once: int, salt: str
-    ) -> list[Answer]:
-        """Keep `at_once` requests under way."""
-        return closed_loop(self.client, prompts, outputs, at_once, salt)
 
     def row(self, case: Row, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> Row:
         """What a run measured, its answers compared. A piece of text may be several tokens."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.bench import peer
+from yaie.bench.protocol import running_order
 from yaie.engine.threads import share_processors
 
 PROMPT, ANSWER = [5 + 7 * i % 400 for i in range(16)], 48
@@ -37,9 +38,8 @@ def run(model: str, rounds: int = 5, output: str | Path | None = None) -> dict[s
         try:
             for count in (1, 2):
                 taken: dict[str, list[float]] = {name: [] for name in pairs}
-                for turn in range(rounds + 1):  # the first warms up
-                    for name in [*pairs][:: 1 if turn % 2 else -1]:
-                        taken[name].append(_together(pairs[name][:count]))
+                for name in running_order([*pairs], rounds + 1):  # the first warms up
+                    taken[name].append(_together(pairs[name][:count]))
                 row = {name: statistics.median(rates[1:]) for name, rates in taken.items()}
                 results.append({"backend": backend, "engines": count, "rates": taken, **row})
                 print(f"{backend:9} {count} engines  {row}", flush=True)

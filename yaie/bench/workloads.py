@@ -179,12 +179,10 @@ def shared_prompts(
 
 def few_shot_chats(count: int) -> list[list[Message]]:
     """Conversations that begin with the same three questions and answers, as examples of how."""
-    examples = [
-        (role, text)
-        for pair in EXAMPLES
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    shown = [{"role": role, "content": text} for role, text in examples]
+    shown = []
+    for question, answer in EXAMPLES:
+        shown.append({"role": "user", "content": question})
+        shown.append({"role": "assistant", "content": answer})
     return [[*shown, {"role": "user", "content": question}] for question in QUESTIONS[:count]]
 
 
