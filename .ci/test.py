@@ -31,8 +31,7 @@ STEPS = {
     "tests": [
         "pytest",
         "tests",
-        "-m",
-        "not browser",
+        "--ignore=tests/test_browser.py",
         *LEAN,
         WORKERS,
         BY_SCOPE,

@@ -65,7 +65,7 @@ def http(running):
 
 @pytest.fixture(scope="module")
 def client(running):
-    """OpenAI's client of it."""
+    """OpenAI's client of it. Importing it takes 1 s: a worker without these tests need not."""
     from openai import OpenAI
 
     return OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)

@@ -10,7 +10,6 @@ from functools import partial
 from unittest import mock
 
 import httpx
-import openai
 import pytest
 import torch
 from engines import check_whole
@@ -194,9 +193,11 @@ def test_every_token_has_a_text_of_its_own(reference):
 
 
 def test_models_and_health(client, http):
+    from openai import NotFoundError
+
     (model,) = client.models.list().data
     assert model.id == "tiny" and client.models.retrieve("tiny") == model
-    with pytest.raises(openai.NotFoundError, match="'org/large' is not served"):
+    with pytest.raises(NotFoundError, match="'org/large' is not served"):
         client.models.retrieve("org/large")
     assert http.get("/health").status_code == http.head("/health").status_code == 200
 

@@ -14,7 +14,6 @@ from functools import partial
 from unittest import mock
 
 import httpx
-import openai
 import pytest
 from engines import recompute
 from servers import serving, wait_until
@@ -38,6 +37,8 @@ def running(untied_model):
 
 def test_a_conversation_goes_on_with_the_answers_own_message(client):
     """As `model_dump` gives it, with every member that OpenAI's client knows, most of them null."""
+    from openai import BadRequestError
+
     messages = [*MESSAGES]
     for _ in range(3):
         answer = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)
@@ -45,7 +46,7 @@ def test_a_conversation_goes_on_with_the_answers_own_message(client):
         assert {"refusal", "tool_calls", "function_call"} <= told.keys()
         told |= {"annotations": [], "provider_specific_fields": {"refusal": None}}  # litellm's
         messages += [told, MESSAGES[0] | {"name": None}]
-    with pytest.raises(openai.BadRequestError, match=r"messages.1.tool_calls is not supported"):
+    with pytest.raises(BadRequestError, match=r"messages.1.tool_calls is not supported"):
         wrong = [MESSAGES[0], told | {"tool_calls": [{"id": "1"}]}]
         client.chat.completions.create(model="tiny", messages=wrong)
 
