@@ -10,11 +10,17 @@ from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb17.pools import pool_of
+from yaie.ops.cuda.launching import memory
 
 NAME = "reshape_and_cache_fp8"
+APART = 2, 5  # elements between the rows of two tokens, of keys and of values
+FAR, LONG = 2**19, 4097  # a slot of rows of LONG codes that begins beyond byte 2**31
 LARGEST = 448.0
 EXPLAIN = {
-    "out_of_bounds": "A row has `size` elements, a byte each in the pool, and a head one scale.",
+    "out_of_bounds": (
+        "A row has `size` elements, a byte each in the pool, and a head one scale. Rows of keys "
+        "begin key_stride elements apart, those of values value_stride."
+    ),
     "race": "Each element of a row belongs to one thread.",
 }
 
@@ -24,6 +30,7 @@ def cases() -> Iterator[KernelCase]:
     yield numbers([4.0, -8.0, 96.0, 0.75], "scale 4", 4.0)
     yield numbers([1.05, 1.10, 1.19, -1.07, 0.0105, 300.0, -0.001], "between two codes")
     yield numbers([448.0, 449.0, 1000.0, -1e6, 30000.0, -464.0], "numbers too large for e4m3")
+    yield numbers([175.0, 203.0, -175.0, 406.0], "quotients halfway between two codes", 7.0)
     inf = float("inf")
     yield numbers([float("nan"), 2.0, inf, -inf], "NaN, 2, infinity, -infinity")
     words = "3 heads with scales 2, 1 and 0.5 for keys, 4, 1 and 2 for values"
@@ -31,19 +38,35 @@ def cases() -> Iterator[KernelCase]:
     scales = torch.tensor([2.0, 1.0, 0.5]), torch.tensor([4.0, 1.0, 2.0])
     yield stores(words, (1.0 + rising, 32.0 - 2 * rising), scales, torch.tensor([2]))
     yield from cuda.in_every_order(drawn((5, 3, 8, 4), "f32", per_head=True))
+    yield spread(drawn((4, 2, 8, 4), "f32", per_head=True))
     for suffix in cuda.SUFFIXES.values():
         yield drawn((3, 2, 33, 4), suffix, per_head=False)
         yield drawn((2, 3, 100, 2), suffix, per_head=True)
+    words = f"a row of {LONG:,} elements for slot {FAR:,}"
+    new, ones = (torch.ones(1, 1, LONG),) * 2, (torch.ones(1),) * 2
+    yield stores(words, new, ones, torch.tensor([FAR]), how={"checked": False})
 
 
 def stores(
     words: str, new: tuple[Any, Any], scales: tuple[Any, Any], slots: Any, block_size: int = 4,
-    suffix: str = "f32",
+    suffix: str = "f32", **data: Any,
 ) -> KernelCase:  # fmt: skip
     """`new` are keys and values, `[tokens, heads, dim]`; `scales` has one or one per head of
     each."""
-    data = {"new": new, "scales": scales, "slots": slots, "block_size": block_size}
-    return KernelCase(words, **data, suffix=suffix)
+    given = {"new": new, "scales": scales, "slots": slots, "block_size": block_size}
+    return KernelCase(words, **given, **data, suffix=suffix)
+
+
+def spread(case: KernelCase) -> KernelCase:
+    """The same with room between the rows of two tokens, more of it for values than for keys."""
+    new = []
+    for rows, more in zip(case.new, APART, strict=True):
+        tokens, heads, dim = rows.shape
+        room = torch.zeros(tokens, heads * dim + more, dtype=rows.dtype)
+        room[:, : heads * dim] = rows.flatten(1)
+        new.append(room[:, : heads * dim].view(rows.shape))
+    words = "{}, rows {} elements apart in keys and {} in values".format(case, *APART)
+    return KernelCase(**{**vars(case), "name": words, "new": tuple(new)})
 
 
 def numbers(listed: list[float], words: str, scale: float = 1.0) -> KernelCase:
@@ -71,9 +94,12 @@ def stored(x: Any, scale: Any) -> Any:
 
 
 def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    if int(case.slots.max()) == FAR:
+        observe_far(path, case, see)
+        return
     (keys, values), scales, slots, block_size = case.new, case.scales, case.slots, case.block_size
     tokens, heads, dim = keys.shape
-    blocks, row = int(slots.max()) // block_size + 2, heads * dim
+    blocks = int(slots.max()) // block_size + 2
     pools = [
         (pool_of(blocks, block_size, heads, dim, seed) % 7 + 0.25).to(torch.float8_e4m3fn)
         for seed in (0, 1)
@@ -82,8 +108,9 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     others[slots] = False
     before = [pool.view(torch.uint8).flatten(0, 1)[others].clone() for pool in pools]
     cuda.run(
-        see, path, f"{NAME}_{case.suffix}", keys, values, *pools, slots, *scales, tokens, heads,
-        dim, int(len(scales[0]) > 1), row, row, explain=EXPLAIN, **case.how,
+        see, path, f"{NAME}_{case.suffix}", memory(keys), memory(values), *pools, slots, *scales,
+        tokens, heads, dim, int(len(scales[0]) > 1), keys.stride(0), values.stride(0),
+        explain=EXPLAIN, **case.how,
     )  # fmt: skip
     for number, (name, new) in enumerate((("key_pool", keys), ("value_pool", values))):
         codes, scale = pools[number].flatten(0, 1), scales[number]
@@ -92,6 +119,19 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         see.equal(f"{name} at the tokens' slots, decoded", got, want, nearest)
         kept = codes.view(torch.uint8)[others]
         see.equal(f"{name} at the other slots", kept, before[number], "No token has these slots.")
+
+
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
+    """One row, to a slot that begins beyond what an int can count; the pools take no memory."""
+    pools = [cuda.reserved((FAR + 1) * LONG, torch.uint8) for _ in range(2)]
+    codes = [pool.view(torch.float8_e4m3fn) for pool in pools]
+    sizes = (1, 1, LONG, 0, LONG, LONG)
+    given = (*case.new, *codes, case.slots, *case.scales, *sizes)
+    cuda.run(see, path, f"{NAME}_{case.suffix}", *given, explain=EXPLAIN, **case.how)
+    one = torch.ones(LONG).to(torch.float8_e4m3fn).view(torch.uint8)
+    for name, pool in zip(("key_pool", "value_pool"), pools, strict=True):
+        past = f"Slot {FAR:,} begins at code {FAR * LONG:,}, beyond what an int can hold."
+        see.equal(f"the slot in {name}", pool[-LONG:], one, past)
 
 
 def draw(path: Path) -> Any:

@@ -89,6 +89,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
             "additions to global memory", lanes, BINS * case.blocks,
             "A thread block adds each of its bins once; its elements it counts in shared memory.",
         )  # fmt: skip
+        cuda.cheap(see, report, {"global load": "Neighboring threads should read neighbors of x."})
 
 
 def draw(path: Path) -> Any:
