@@ -50,6 +50,9 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     "exactly the limit of arithmetic": (
         Claim(100 * MEGA, 1.0, 100.0, 67 * 10**9, 67.0, "float32"), None, "A limit can be met.",
     ),
+    "a rate rounded down to the limit": (
+        Claim(965 * MEGA, 0.2, 4800.0), "bytes", "965 MB in 0.2 ms are 4,825 GB/s.",
+    ),
     "keys counted for each query head": (
         Claim(4295 * MEGA, 0.262, 16393.0), "bytes", "4,295 MB do not fit in L2.",
     ),
