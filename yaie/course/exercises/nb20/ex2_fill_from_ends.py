@@ -31,6 +31,7 @@ def cases() -> Iterator[KernelCase]:
     yield from cuda.in_every_order(*(case(*example) for example in EXAMPLES), more)
     for batch in BATCHES:
         yield case(*random_batch(batch, 30))
+    yield case([600], [610])  # more than a thread block has threads
     yield case([1] * 1024, [5] * 1024, costs=True)
 
 
