@@ -107,9 +107,11 @@ def test_compiled_for_three_generations(unit):
     assert not [k for k in kernels_that_spill(said) if not any(n in k for n in of)], said
 
 
-@pytest.mark.parametrize("path", [FEATURES, ARITHMETIC, FAULTS], ids=lambda path: path.name)
-def test_what_the_emulator_is_tested_with_is_cuda(path, tmp_path):
-    nvcc.build(with_launchers(path.read_text()), path, ("8.0",), tmp_path / "kernel.o")
+def test_what_the_emulator_is_tested_with_is_cuda(tmp_path):
+    paths = [tmp_path / path.name for path in (FEATURES, ARITHMETIC, FAULTS)]
+    for path, original in zip(paths, (FEATURES, ARITHMETIC, FAULTS), strict=True):
+        path.write_text(with_launchers(original.read_text()))
+    nvcc.build(together(paths), FAULTS, ("8.0",), tmp_path / "kernel.o")
 
 
 def test_an_error_is_told_in_the_sources_own_lines(tmp_path):
