@@ -189,7 +189,13 @@ def _candidates(exercise: Exercise, failure: Failure) -> list[Mistake]:
     seen = symptom(failure)
     same = [m for m in found if alike(known.get(m.name), failure)]
     near = [m for m in found if m not in same and (known.get(m.name) or [None])[:2] == seen[:2]]
+    near.sort(key=lambda m: _kind(known[m.name]) != _kind(seen))
     return (same + near)[:MOST_COMPILED]
+
+
+def _kind(seen: list[Any]) -> str:
+    """The kind of a finding, by its symptom."""
+    return seen[2].partition(":")[0] if isinstance(seen[2], str) else ""
 
 
 def _told_apart(
