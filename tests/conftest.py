@@ -35,7 +35,7 @@ def untied_model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(untied_model):
-    """What is in that folder. Modules that test another model have fixtures of the same names."""
+    """The model in that folder. Modules with another model have fixtures of the same names."""
     from yaie.model.weights import load_model
 
     return load_model(untied_model)
@@ -65,7 +65,7 @@ def http(running):
 
 @pytest.fixture(scope="module")
 def client(running):
-    """OpenAI's client of it. Importing it takes 1 s: a worker without these tests need not."""
+    """OpenAI's client of the same server. Its import takes 1 s, which other workers save."""
     from openai import OpenAI
 
     return OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)

@@ -271,9 +271,9 @@ def test_with_weights_in_groups_keys_and_values_are_float16(tiny_model, form):
 
 def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_model, tmp_path):
     """The oracle computes in float64 with the numbers that the weights stand for, and torch rounds
-    its keys and values to float16. Without that rounding its logits are over a hundred times as far
-    away; over twenty times where a key lies so near a boundary that float32 rounds it to the other
-    side, which depends on the processor."""
+    its keys and values to float16. Without that rounding the median distance of the logits is over
+    a hundred times as large, and the largest over twenty times: there float32 may have rounded a
+    key near a boundary to the other side, which depends on the processor."""
     from safetensors.torch import load_file, save_file
 
     folder = make_tiny_model(tmp_path / "model")

@@ -42,8 +42,8 @@ def read(path: Path) -> str:
 
 @cache
 def with_headers(path: Path) -> frozenset[Path]:
-    """A file, and all that it includes of csrc/. `nvcc.read_all` reads the same, but looks at much
-    else in a source, and every worker asks for all files."""
+    """A file, and all that it includes of csrc/. `nvcc.read_all` reads the same, but rewrites the
+    source to find it, and every worker asks for all files."""
     names = re.findall(r'^#include "(.+)"', read(path), re.MULTILINE)
     folders = path.parent, CSRC
     found = [next(f / name for f in folders if (f / name).exists()) for name in names]

@@ -66,7 +66,7 @@ assert compiled == kernels, kernels ^ compiled
 
 
 def test_every_kernel_compiles() -> None:
-    """For both in one process, which has to import torch and Triton."""
+    """For both GPUs in one process, which imports torch and Triton once."""
     told = subprocess.run(
         [sys.executable, "-c", COMPILE],
         env=os.environ | {"TRITON_INTERPRET": "0"},

@@ -7,7 +7,7 @@ You have
 - `RadixNode(key, values, parent)`: makes a node without children, with `lock_count` 0,
   `last_access` 0 and no `request_ids`
 - `node.key`, `node.values`: a string, a character per token; a list with a value for every block
-  of it, which a `Match` may hold as well: leave that list as it is
+  of it. A `Match` may hold the same list: leave it as it is
 - `node.parent`, `node.children`: a node; a dict from the first block of a child's key to the
   child
 - `node.lock_count`, `node.last_access`, `node.request_ids`: an int, a time, a set

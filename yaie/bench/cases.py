@@ -69,8 +69,8 @@ class Case:
     rough: tuple[str, ...] = ()
 
     def ours(self, backend: str) -> Prepare:
-        """How one of the back ends computes it. It is imported when it is prepared, where an error
-        becomes a row."""
+        """How one of the back ends computes it. The back end is imported when the call is prepared,
+        where an error becomes a row."""
         return lambda *arguments: self.wrap(registry.resolve(self.operator, backend))(*arguments)
 
     def wrap(self, function: Callable[..., object]) -> Prepare:

@@ -171,7 +171,7 @@ def main(argv: list[str] | None = None) -> int:
 
     port, token = free_port(options.port), secrets.token_hex(16)
     if port != options.port:
-        print(f"Port {options.port} is taken, perhaps by another `make lab`. This one has {port}.")
+        print(f"Port {options.port} is taken, perhaps by another `make lab`. This one uses {port}.")
     print("starting JupyterLab ...", flush=True)
     server = subprocess.Popen(command(port, *extra), cwd=ROOT, env=environment(token))
     stop_at_term(server)

@@ -1,4 +1,4 @@
-"""The C++ compiler: which one it is, how it runs and is interrupted, what of its words is told."""
+"""The C++ compiler: which one it is, how it is run and interrupted, which messages are shown."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from yaie.build.cache import remembered
 
-INCLUDE = Path(__file__).resolve().parent / "include"  # of which no message speaks
+INCLUDE = Path(__file__).resolve().parent / "include"  # messages leave out the lines that name it
 
 
 class CompileError(RuntimeError):

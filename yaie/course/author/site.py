@@ -103,7 +103,7 @@ class Stage:
                     picture = base64.b64decode(output.data[PNG])
                     (self.folder / name).write_bytes(picture)
                     alt = html.escape(alternative_text(output) or "")
-                    # With its size a page keeps the room, and nothing moves once it is loaded.
+                    # The page keeps this much room, so nothing moves when the picture loads.
                     width, height = Image.open(io.BytesIO(picture)).size
                     tag = (
                         f'<img class="picture" loading="lazy" src="{name}" alt="{alt}"'
@@ -226,8 +226,8 @@ def mark_code(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
 
 
 def share_navigation(app: Any, page: str, template: str, context: dict, tree: Any) -> None:
-    """The contents beside a page of code, which are not in it: the same for all in equally deep
-    folders. To make them takes as long as the rest of such a page."""
+    """Make the navigation beside the pages of code once for each depth. It does not name these
+    pages, so only its relative links differ. Making it takes as long as the rest of a page."""
     if page.startswith("code/"):
         context["toctree"] = app.shared.setdefault(page.count("/"), cache(context["toctree"]))
 

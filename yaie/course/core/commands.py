@@ -168,7 +168,7 @@ def watch(
 
 
 def _known(look_up: Callable[[str], Found], which: str) -> Found:
-    """What `find` or `select` returns; of what it does not know, an error of the command line."""
+    """What `find` or `select` returns. An unknown exercise is an error of the command line."""
     try:
         return look_up(which)
     except UnknownExercise as unknown:

@@ -1,4 +1,4 @@
-"""What is said of the text of a `.cu` or `.cpp` file before it runs."""
+"""What is checked in the text of a `.cu` or `.cpp` file before it runs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from yaie.course.core.compare import difference, is_tensor, short, tensor_differ
 from yaie.course.core.paths import ROOT
 
 UNSOLVED = "Exercise "  # how the message of a stub's NotImplementedError begins
-DEPTH = 1000  # of a recursion, at which Python ends it by default
+DEPTH = 1000  # Python's default limit of a recursion
 
 
 class Case(SimpleNamespace):
@@ -73,8 +73,8 @@ class Raised:
     is_foreign: bool = field(default=False, compare=False)
 
     def resembles(self, other: Raised) -> bool:
-        """Whether both may have one cause. Authors choose their words, libraries have one message
-        for each fault, though with other names and numbers in it."""
+        """Whether both may have the same cause. The author of a `raise` chooses its words, so only
+        the kinds count; a library has one message per fault, apart from names and numbers."""
         if self.kind != other.kind or not (self.is_foreign and other.is_foreign):
             return self.kind == other.kind
         mine, theirs = _words(self.message), _words(other.message)

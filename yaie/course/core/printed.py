@@ -21,8 +21,8 @@ def first_lines() -> Iterator[None]:
 
 
 def told_words(printed: str) -> list[list[str]]:
-    """The words of lines that begin with "told: ", which a check has a kernel print. A learner may
-    print others."""
+    """The words of each line that begins with "told: ". The check has the kernel print these; other
+    lines are the learner's."""
     lines = printed.splitlines()
     return [line.split()[1:] for line in lines if line.startswith("told: ")]
 

@@ -260,7 +260,7 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
         loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
     _import(exercise)
-    with suppress(Exception):  # the check meets it again, and tells it
+    with suppress(Exception):  # the check meets the same error, and reports it
         exercise.ahead(path)
     signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
     verdict = _judge_here(exercise, path, seconds, loaded)

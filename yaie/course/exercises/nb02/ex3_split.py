@@ -74,7 +74,7 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
     """Split the locked edge, and look at both halves and all links between them."""
     tree, node = locked_tree(RadixTree)
     key, values, parent, time = node.key, list(node.values), node.parent, node.last_access
-    held = node.values  # as a Match has it, which does not copy
+    held = node.values  # a Match holds this list, not a copy
     below = list(node.children)
     see.picture(tree_picture(tree))
     call = f"split(node, {cut})"

@@ -16,7 +16,7 @@ TOLERANCE = {"f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 def product_of(
     m: int, n: int, k: int, suffix: str = "f32", ones: bool = False, **data: Any
 ) -> KernelCase:
-    """A case of a [m, k] and b [k, n]; with `each=True` it is seen how often c is rounded."""
+    """A case of a [m, k] and b [k, n]; `each`: nearly all of c must be rounded only once."""
     words = f"a is {m} × {k:,}, b is {k:,} × {n}, {suffix}" + ", all ones" * ones
     words += ", and its costs" * data.get("costs", False)
     return KernelCase(words, **{"each": False, **data}, size=(m, n, k), suffix=suffix, ones=ones)

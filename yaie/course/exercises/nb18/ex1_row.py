@@ -82,7 +82,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
 
 
 def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
-    """The rows of k and v lie in tensors that take no memory elsewhere."""
+    """The rows of k and v lie far apart; between them their tensors take no memory."""
     given, (out, lse) = arguments(FAR)
     q, k, v = tensors(FAR)
     large = [reserved(len(k) * stride, dtype_of(FAR.suffix)) for stride in APART]

@@ -23,7 +23,7 @@ CARRY = (
     "total and sums by exp(old maximum − new maximum)."
 )
 LARGEST = (
-    "The maximum never falls, or else that factor overflows: it is that of this chunk and of all "
+    "If the maximum falls, that factor overflows: take the largest score of this chunk and of all "
     "before it."
 )
 NEGATIVE = "The maximum of negative scores is negative, so it has to begin at −INFINITY."
