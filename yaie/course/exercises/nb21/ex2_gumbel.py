@@ -41,6 +41,9 @@ def cases() -> Iterator[KernelCase]:
     yield case(2, 40, 1, 64, name=alone, make=nothing, want=[-1, 39], because=NOTHING)
     for suffix in ("f32", "f16", "bf16"):
         yield case(12, 500, 2, 128, make=twelve, suffix=suffix, costs=True)
+    close = "logits of 64 in bf16, temperature 0.01"
+    finer = f"{FORMULA} The scores differ by less than bfloat16 can tell: compute them in float."
+    yield case(12, 100, 1, 32, "bf16", name=close, make=nearly_equal, because=finer)
     shares = "3,000 seeds, probabilities 0.5, 0.3, 0.15 and 0.05"
     yield case(3000, 4, 4, 32, name=shares, make=thousands, how={"checked": False})
 
@@ -65,6 +68,12 @@ def twelve(size: int) -> tuple[Any, ...]:
 def two(size: int) -> tuple[Any, ...]:
     """The first two of these rows."""
     return tuple(column[:2] for column in twelve(size))
+
+
+def nearly_equal(size: int) -> tuple[Any, ...]:
+    """Equal logits, and noise that is small beside them."""
+    logits, temperature, *stream = twelve(size)
+    return torch.full_like(logits, 64.0), torch.full_like(temperature, 0.01), *stream
 
 
 def ties(size: int) -> tuple[Any, ...]:
