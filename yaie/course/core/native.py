@@ -294,12 +294,10 @@ def _tell(
     distances = []
     for name, place in zip(names, watch.arguments, strict=False):
         past, before = watch.address + watch.size - place.end, place.begin - watch.address
-        distances.append((past, f"past the end of {name}") if past > before
-                         else (before, f"before the start of {name}"))  # fmt: skip
-    distance, where = min(distances)
-    problem = f"{access} of {watch.size} bytes ends {distance} bytes {where}"
-    if "before" in where:
-        problem = f"{access} of {watch.size} bytes begins {distance} bytes {where}"
+        distances.append((past, "ends", f"past the end of {name}") if past > before
+                         else (before, "begins", f"before the start of {name}"))  # fmt: skip
+    distance, verb, where = min(distances)
+    problem = f"{access} of {watch.size} bytes {verb} {distance} bytes {where}"
     _found(see, functions, "out_of_bounds", watch.site, problem, explain)
 
 
