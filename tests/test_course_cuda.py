@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
 from yaie.course.core import cuda, cuda_text, exercise, notebook, printed
+from yaie.course.core import verdict as verdicts
 from yaie.course.core.launch_slips import other_size
 from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
@@ -84,6 +87,26 @@ def test_what_the_compiler_warns_of_is_told_first() -> None:
     number = line_of("if (i < n)")
     assert first.startswith(f"{FIRST.shown}, line {number}: the compiler warns: ")
     assert "no effect" in first and "out[i] == x[i]" in line and "no line of it assigns" in told
+
+
+def test_a_warning_is_told_if_the_check_compiles_more_meanwhile(monkeypatch, tmp_path) -> None:
+    """Of a file that is compiled before the check begins, and whose kernels run in no case."""
+    compiled = Event()
+
+    def load(*arguments):
+        try:
+            return exercise.load(*arguments)
+        finally:
+            compiled.set()
+
+    path, answer = tmp_path / "add.cu", tmp_path / "verdict.json"
+    path.write_text(SOLVED.replace("out[i] = x[i] + y[i]", "out[i] == x[i] + y[i]"))
+    monkeypatch.setattr(verdicts, "load", load)
+    own = import_module(FIRST.module_name)
+    monkeypatch.setattr(own, "ahead", lambda path: compiled.wait(60), raising=False)
+    monkeypatch.setattr(own, "observe", lambda path, case, see: see.equal("x", 1, 2))
+    judge_for_parent(FIRST, path, 20.0, answer)
+    assert "the compiler warns: " in json.loads(answer.read_text())["message"]
 
 
 def test_an_unknown_name_in_a_template_is_told_as_any_other() -> None:
@@ -240,4 +263,7 @@ def test_a_threads_own_variable_is_not_explained_as_shared_memory_and_an_endless
 
 
 def test_what_a_learner_prints_is_not_taken_for_what_a_check_has_a_kernel_print():
-    assert printed.told_words("wait 3\ntold: wait 0\nx = 1\n") == [["wait", "0"]]
+    assert printed.told_words("wait 3\ntold: wait 0\nx = 1 told: wait 1\n") == [
+        ["wait", "0"],
+        ["wait", "1"],
+    ]

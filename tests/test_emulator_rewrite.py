@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from yaie.course.lessons.changed import changed
 from yaie.emulator import CompileError, KernelError, Module
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.signature import find_launchers
@@ -153,6 +154,23 @@ def test_signatures():
     ]
     with pytest.raises(TypeError, match="run: parameter 'd' has the type 'dim3 d'"):
         find_launchers('extern "C" cudaError_t run(dim3 d) {')
+
+
+def test_what_is_added_to_a_source_moves_no_line(tmp_path):
+    """Before a header that follows, which begins the count of lines again, and in a kernel."""
+    (tmp_path / "x.cuh").write_text("#pragma once\n")
+    head = '#include <cuda_runtime.h>\n#include "x.cuh"\n__global__ void stop() {\n'
+    launcher = (
+        'extern "C" cudaError_t run(cudaStream_t stream) {\n    stop<<<1, 1, 0, stream>>>();\n'
+    )
+    source = (
+        f"{head}    int one = 1;\n    __trap();\n}}\n{launcher}    return cudaGetLastError();\n}}\n"
+    )
+    first, later = "#include <cuda_runtime.h>\n", "    int one = 1;\n"
+    added = {first: f"{first}\n\n\n", later: f"{later}    ++one;\n    ++one;\n"}
+    module = Module(changed(source, tmp_path / "x.cu", added), tmp_path / "x.cu")
+    with pytest.raises(KernelError, match=r"line 5: __trap\(\) was called"):
+        module.run()
 
 
 def test_a_file_without_a_launcher(tmp_path):

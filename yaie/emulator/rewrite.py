@@ -22,6 +22,7 @@ from yaie.emulator.refused import refuse
 from yaie.emulator.text import closing, functions, hide, split_commas, without_comments
 from yaie.emulator.unset import declare_unset, report_bytes
 
+_LINE = re.compile(r"^#line (\d+) .*$", re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">][^\n]*$', re.MULTILINE)
 _EXTERN_SHARED = re.compile(
     r"\bextern\s+(?:__shared__|volatile\s+__shared__)\s+(?P<type>[^;{}=]*?)"
@@ -105,7 +106,7 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
 
     def rewritten(begin: int, end: int) -> str:
         macros.read(text[begin:end])
-        line = 1 + source.count("\n", 0, begin)
+        line = _line_at(source, begin)
         return _rewrite_part(source[begin:end], path, line, macros.frozen(), checked)
 
     for found in _INCLUDE.finditer(text):
@@ -118,11 +119,18 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
         if header not in files or "#pragma once" not in included:
             files.append(header)
             parts.append("\n" + _inline(included, header, files, macros, checked))
-        line = source.count("\n", 0, found.end()) + 2  # of what follows
-        parts.append("\n" + line_mark(line, path).rstrip("\n"))
+        following = _line_at(source, found.end()) + 1
+        parts.append("\n" + line_mark(following, path).rstrip("\n"))
         end = found.end()
     parts.append(rewritten(end, len(source)))
     return "".join(parts)
+
+
+def _line_at(source: str, place: int) -> int:
+    """The line of a place in a source, which may itself say that its lines are counted anew."""
+    *_, mark = [None, *_LINE.finditer(source, 0, place)]
+    line, begin = (int(mark[1]), mark.end() + 1) if mark else (1, 0)
+    return line + source.count("\n", begin, place)
 
 
 def line_mark(line: int, path: Path) -> str:

@@ -1,5 +1,6 @@
 """What a learner's code prints while it is judged: the first lines of it reach the learner."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -21,10 +22,9 @@ def first_lines() -> Iterator[None]:
 
 
 def told_words(printed: str) -> list[list[str]]:
-    """The words of each line that begins with "told: ". The check has the kernel print these; other
-    lines are the learner's."""
-    lines = printed.splitlines()
-    return [line.split()[1:] for line in lines if line.startswith("told: ")]
+    """The words after each "told: ", which the check has the kernel print before the words of a
+    line; what the learner's kernel prints, before it on the same line too, is left out."""
+    return [found.split() for found in re.findall("told: (.*)", printed)]
 
 
 class _Few:

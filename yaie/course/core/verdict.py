@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -145,8 +145,13 @@ def _import(exercise: Exercise) -> None:
 
 
 def _judge_here(
-    exercise: Exercise, path: Path, seconds: float, loaded: Callable[[], Any] | None = None
+    exercise: Exercise,
+    path: Path,
+    seconds: float,
+    loaded: Callable[[], Any] | None = None,
+    earlier: Sequence[warnings.WarningMessage] | None = None,
 ) -> Verdict:
+    """`loaded` returns what is judged, and `earlier` has the compiler's warnings of before."""
     loaded = loaded or partial(load, exercise, path)
     _import(exercise)
     if exercise.is_cuda and not exercise.is_native:
@@ -159,7 +164,7 @@ def _judge_here(
     told = [
         f"{exercise.shown}, line {w.lineno}: the compiler warns: {w.message}\n"
         f"    {linecache.getline(w.filename, w.lineno).strip()}"
-        for w in said or ()
+        for w in (*(earlier or ()), *(said or ()))
         if w.filename == str(path)
     ]
     return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
@@ -257,13 +262,14 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
     because it counts all threads.
     """
     loaded = None
-    if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
-        loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
-    _import(exercise)
-    with suppress(Exception):  # the check meets the same error, and reports it
-        exercise.ahead(path)
-    signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
-    verdict = _judge_here(exercise, path, seconds, loaded)
+    with warnings.catch_warnings(record=exercise.is_cuda) as said:
+        if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
+            loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
+        _import(exercise)
+        with suppress(Exception):  # the check meets the same error, and reports it
+            exercise.ahead(path)
+        signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
+        verdict = _judge_here(exercise, path, seconds, loaded, said)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
     if verdict.picture is not None:
         _keep_picture(verdict.picture, answer.with_suffix(".png"))
