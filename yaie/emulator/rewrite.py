@@ -127,7 +127,7 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
 
 
 def _line_at(source: str, place: int) -> int:
-    """The line of a place in a source, which may itself say that its lines are counted anew."""
+    """The line of a place in a source, which may have `#line` directives of its own."""
     *_, mark = [None, *_LINE.finditer(source, 0, place)]
     line, begin = (int(mark[1]), mark.end() + 1) if mark else (1, 0)
     return line + source.count("\n", begin, place)
