@@ -1,13 +1,16 @@
 """What is observed, how mistakes are written as edits, and which of them is told."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from yaie.course.core.manifest import find
 from yaie.course.core.mistakes import BadMistake, apply, read_mistakes
 from yaie.course.core.observe import Case, Observer, Raised, first_wrong, observed
+from yaie.course.core.texts import kept_file
 
 
 def wrong(note) -> str:
@@ -166,3 +169,18 @@ def test_an_entry_that_cannot_be_read_is_refused(tmp_path: Path, text: str, word
     path.write_text(text)
     with pytest.raises(BadMistake, match=words):
         read_mistakes(path)
+
+
+def test_each_text_of_an_exercise_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two checkouts with one cache leave each other's file; each text is always in one place."""
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    exercise = find("14.1")
+    mine, other = (kept_file(exercise, text) for text in ("// mine\n", "// other\n"))
+    assert mine != other and kept_file(exercise, "// mine\n") == mine
+    assert mine.read_text() == "// mine\n" and other.read_text() == "// other\n"
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted([mine, other])
+    for path in (mine, other):
+        os.utime(path.parent, (0, 0))  # last written in 1970
+    assert kept_file(exercise, "// mine\n").exists() and not other.exists()

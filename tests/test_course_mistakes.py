@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from yaie.build.cache import cache_root
 from yaie.course.author import mutate, survivors
 from yaie.course.core import cuda, native, render
 from yaie.course.core import judge as judging
@@ -25,6 +24,7 @@ from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise, exercises
 from yaie.course.core.mistakes import Mistake
 from yaie.course.core.observe import Found, first_wrong, observed
+from yaie.course.core.texts import kept_file
 from yaie.course.core.verdict import judge
 
 EVERY = [pytest.param(exercise, id=exercise.id) for exercise in exercises()]
@@ -70,9 +70,7 @@ def test_sentences_name_no_variable_that_only_the_solution_has() -> None:
 def test_the_solution_passes_and_every_mistake_is_diagnosed_as_itself(exercise: Exercise) -> None:
     """The solution first: what its cases import does not count into a mistake's seconds then. It
     lies beside the mistakes, so that what was compiled of it is found in the cache, too."""
-    path = cache_root() / "mistakes" / exercise.id / exercise.file.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render.solution(exercise))
+    path = kept_file(exercise, render.solution(exercise))
     versions = Versions(exercise)
     failure = first_failure(exercise, load(exercise, path), versions.cases)
     assert failure is None, failure.message

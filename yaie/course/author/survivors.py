@@ -10,13 +10,13 @@ from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 
-from yaie.build.cache import cache_root, content_hash
 from yaie.course.author.mutate import Mutant, equal_texts, mutants, normal
 from yaie.course.core import cuda, render
 from yaie.course.core.exercise import Broken, load
 from yaie.course.core.judge import first_failure
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise, find, select
+from yaie.course.core.texts import kept_file
 
 PATIENCE = 5  # times as long as the solution a mutant may take; an endless one counts as killed
 
@@ -44,12 +44,8 @@ def _seconds_of_solution(exercise_id: str) -> float:
 
 def _fails(exercise: Exercise, text: str) -> bool:
     if exercise.is_cuda:
-        # Always in the same place, so that a kernel that was compiled is found in the cache.
-        path = cache_root() / "mistakes" / exercise.id / content_hash(text) / exercise.file.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
         # A kernel that does not compile is a wrong fact of the first case that runs it.
-        return first_failure(exercise, path) is not None
+        return first_failure(exercise, kept_file(exercise, text)) is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, exercise.file.name)
         path.write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
 from yaie.course.core.observe import Case, Fact, Found, Raised, first_wrong, observed
+from yaie.course.core.texts import write_whole
 
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun
@@ -256,7 +257,7 @@ class Versions:
         text = self.text(entry)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text)
         return path
 
     def load(self, entry: Mistake) -> Any:
