@@ -8,7 +8,8 @@ You have
 - `node.children`: a dict from a token, an int, to the node of one token more
 - `node.request_ids`: a set of the ids of all requests that begin with the tokens down to this
   node
-- `token_ids`: the prompt, a sequence of ints
+- `token_ids`: the prompt, a sequence of ints; it may have thousands of tokens, more than Python's
+  recursion limit
 
 In a terminal: yaie check 02.1, yaie hint 02.1, yaie reset 02.1.
 What this file does not define is inherited from yaie/course/lessons/trie.py.

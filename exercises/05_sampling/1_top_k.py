@@ -4,7 +4,7 @@ Set all but the `k` largest logits of each row to -inf. Every row has its own `k
 number or a tensor. Kept logits keep their place and their value.
 
 You have
-- `logits`: `[batch, vocabulary]`, float
+- `logits`: `[batch, vocabulary]`, of any float dtype; return the same dtype
 - `_column("top_k", k, logits)`: returns float32 `[batch, 1]`, k of each row, 0 where it is -1;
   ValueError if a value is out of range
 - `logits.sort(dim=-1, descending=True)`: returns `values` and `indices`

@@ -6,7 +6,7 @@ token. Decide in sorted order, carry the decision back to the tokens' own places
 dropped logits to -inf.
 
 You have
-- `logits`: `[batch, vocabulary]`, float
+- `logits`: `[batch, vocabulary]`, of any float dtype; return the same dtype
 - `_column("top_p", p, logits)`: returns float32 `[batch, 1]`, p of each row; ValueError if a
   value is out of range
 - `logits.sort(dim=-1, descending=True, stable=True)`: returns `values` and `indices`

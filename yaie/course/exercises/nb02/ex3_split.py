@@ -8,11 +8,12 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
     all_nodes,
-    below_itself,
     grown,
     handed_over,
+    nodes_below,
     path_to,
     random_tokens,
+    see_an_end,
     see_consistent,
     spelled,
     table,
@@ -82,10 +83,7 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
         upper = tree.split(node, cut)
     see.kind(call, upper, radix.RadixNode)
     see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
-    hangs = "Each node hangs below one other, and none below itself."
-    if below_itself(node) or below_itself(upper):
-        see.picture(None)
-        see.require(f"the lower node after {call}", False, "is below itself", hangs)
+    see_an_end(see, call, ("lower node", node), ("upper node", upper))
     earlier = "A Match that found the edge holds this list: give the node a new one."
     see.equal(f"the list that node.values was before {call}", held, values, earlier)
     names = {id(parent): "parent", id(upper): "upper", id(node): "lower"}
@@ -142,10 +140,13 @@ def observe_random(RadixTree: type, case: Case, see: Observer) -> None:
         see.picture(tree_picture(tree))
         with see.call(call):
             tree.split(node, cut)
+        every = [below for root in tree.roots.values() for below in (root, *nodes_below(root))]
+        see_an_end(see, call, *((f"node with key {spelled(below.key)}", below) for below in every))
         kept = "A split changes no block."
         what = f"value, locks and time of each block after {call}"
         see.equal(what, table(tree, facts), before, kept)
         see_consistent(see, tree, call)
+        see.stop_if_wrong()  # `path_to` would not end if a node were above itself
 
 
 draw = pictures.draw_split

@@ -64,17 +64,24 @@ def all_nodes(tree: Any) -> list[tuple[str, tuple[int, ...], Any]]:
     return found
 
 
-def below_itself(node: Any) -> bool:
-    """Whether the way down from a node leads back to it, so that no walk of the tree ends."""
-    stack, met = list(node.children.values()), set()
+def nodes_below(node: Any) -> list[Any]:
+    """Every node below, once, also where the way down leads back."""
+    found, stack = {}, list(node.children.values())
     while stack:
         below = stack.pop()
-        if below is node:
-            return True
-        if id(below) not in met:
-            met.add(id(below))
+        if id(below) not in found:
+            found[id(below)] = below
             stack += below.children.values()
-    return False
+    return list(found.values())
+
+
+def see_an_end(see: Observer, after: str, *nodes: tuple[str, Any]) -> None:
+    """End the case if the way down from a node leads back to it, so that no walk would end."""
+    for name, node in nodes:
+        if any(below is node for below in nodes_below(node)):
+            see.picture(None)
+            hangs = "Each node hangs below one other, and none below itself."
+            see.require(f"the {name} after {after}", False, "is below itself", hangs)
 
 
 def spelled(key: Any) -> tuple:

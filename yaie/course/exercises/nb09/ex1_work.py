@@ -37,6 +37,10 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
     moved = f"{why_bytes}: {numbers:,} numbers of {itemsize} bytes."
     see.equal(f"flops of {call}", work.flops, flops, why_flops)
     see.equal(f"num_bytes of {call}", work.num_bytes, numbers * itemsize, moved)
+    for name in ("flops", "num_bytes"):
+        got = getattr(work, name)
+        counts = "Operations and bytes are counted, so both are ints; `/` makes a float."
+        see.true(f"{name} of {call}", type(got) is int, f"is {got!r}, expected an int", counts)
 
 
 def linear(tokens: int, inputs: int, outputs: int) -> tuple[int, int, str, str]:

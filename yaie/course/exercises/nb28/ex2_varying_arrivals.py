@@ -135,7 +135,10 @@ def observe_generator(varying_arrivals: Any, see: Observer) -> None:
 
 def observe_limits(varying_arrivals: Any, see: Observer) -> None:
     because = "peak must be above 0, and no rate below 0 or above peak."
-    for peak, at in ((0.0, 0.0), (-1.0, 0.0), (2.0, 2.5), (2.0, -0.5)):
+    nan = math.nan  # neither above 0 nor below: every comparison with it is False
+    for peak, at in (
+        (0.0, 0.0), (-1.0, 0.0), (2.0, 2.5), (2.0, -0.5), (nan, 0.0), (2.0, nan)
+    ):  # fmt: skip
         call = f"varying_arrivals(rate, {peak}, 100.0, rng), where rate(t) is {at},"
         run = partial(varying_arrivals, lambda time, at=at: at, peak, 100.0, random.Random(1))
         see.raises(call, ValueError, run, because)

@@ -43,6 +43,7 @@ def cases() -> Iterator[Case]:
         yield Case(name, kind="law", drafted=2)
     yield Case("the model has zeros", kind="law", drafted=1)
     yield Case("the generator", kind="generator")
+    yield Case("a draw of 0, and a drafted token that the model never writes", kind="zero")
 
 
 def observe(accept_sampled: Any, case: Case, see: Observer) -> None:
@@ -50,6 +51,8 @@ def observe(accept_sampled: Any, case: Case, see: Observer) -> None:
         observe_sure(accept_sampled, case, see)
     elif case.kind == "law":
         observe_law(accept_sampled, *PAIRS[case.name], case.drafted, see)
+    elif case.kind == "zero":
+        observe_zero(accept_sampled, see)
     else:
         observe_generator(accept_sampled, see)
 
@@ -149,6 +152,20 @@ def observe_generator(accept_sampled: Any, see: Observer) -> None:
     because = "Draw with rng alone: a seed repeats a text."
     what = "40 calls with random.Random(7), made twice,"
     see.true(what, first == again, "returned different tokens", because)
+
+
+class Zeros(random.Random):
+    """Draws the least number of [0, 1) each time."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def observe_zero(accept_sampled: Any, see: Observer) -> None:
+    with see.call("accept_sampled(draft, drafter, model, rng)"):
+        got = accept_sampled([0], [list(EVEN[0])], one_hot(2, 2), Zeros())
+    because = "p is 0 for the drafted token 0, so it is never kept; only 2 is lacking."
+    see.equal("the result", list(got), [2], because)
 
 
 def draw(accept_sampled: Any) -> Any:
