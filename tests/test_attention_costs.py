@@ -104,6 +104,34 @@ def test_views_are_no_traffic():
     assert memory.events == []
 
 
+def test_a_tensor_that_gives_only_its_dtype_or_shape_is_not_read():
+    memory = Memory()
+    q = memory.place(torch.zeros(3, 4, dtype=torch.float16), "q")
+    tile = torch.ones(3, 4)
+    for cast in (tile.type_as(q), tile.to(q)):
+        assert type(cast) is torch.Tensor and cast.dtype == torch.float16
+    for view in (tile.view(12).view_as(q), tile.reshape_as(q), tile[:1].expand_as(q)):
+        assert type(view) is torch.Tensor and view.shape == q.shape
+    assert memory.events == []
+    for new in (
+        q.new_tensor([1.0, 2.0]), q.new_zeros(2), q.new_ones(2), q.new_full((2,), 3.0),
+        q.new_empty(2), torch.zeros_like(q), torch.ones_like(q), torch.empty_like(q),
+        torch.full_like(q, 2.0), torch.rand_like(q), torch.randn_like(q),
+    ):  # fmt: skip
+        assert new.dtype == torch.float16
+    assert memory.read == 0
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_a_tensor_that_is_cast_is_read():
+    memory = Memory()
+    q = memory.place(torch.zeros(3, 4, dtype=torch.float16), "q")
+    k = memory.place(torch.zeros(5, 4), "k")
+    assert k.type_as(q).dtype == k.to(q).dtype == q.new_tensor(k).dtype == torch.float16
+    reads = [(e.name, e.start, e.end) for e in memory.events if e.kind == "read"]
+    assert reads == [("k", 0, 5)] * 3
+
+
 def test_loads_and_stores():
     memory = Memory()
     x = memory.place(torch.zeros(3, 4), "x")

@@ -9,7 +9,8 @@ A tensor that is placed in it behaves as it did, with three rules. Indexing it i
 comes out is an ordinary tensor, close to the processor, and what is computed from that costs
 nothing here. Assigning to a part of it is a store. And an operation on the tensor itself is a
 kernel of its own, which reads it whole and writes its result to this memory. A transposed or
-reshaped view is the same memory under another name, and no traffic.
+reshaped view is the same memory under another name, and no traffic; nor does an operation read a
+tensor of which it takes only the dtype, the device or the shape.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 _MAKES_ROOM = {"empty_like", "new_empty", "empty_strided", "new_empty_strided"}
 _FILLS = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
+_FILLS |= {"rand_like", "randn_like", "randint_like"}
+_AS = {"to", "type_as", "view_as", "reshape_as", "expand_as"}  # they read their first tensor only
 
 
 @dataclass(frozen=True)
@@ -75,15 +78,25 @@ class _Placed(torch.Tensor):
         result = function(*plain_args, **plain_kwargs)
         name = getattr(function, "__name__", "")
         memory = inputs[0].memory
+        if name in _AS:
+            if not isinstance(args[0], _Placed):
+                return result
+            inputs = inputs[:1]
         if name in ("__getitem__", "__setitem__") and isinstance(args[0], _Placed):
             part = plain_args[0][plain_args[1]]
             kind = "read" if name == "__getitem__" else "write"
             memory.note(kind, part, args[0].label, *_rows(args[1], len(args[0])))
             return result
-        return _keep(result, function, name, inputs, memory)
+        read = inputs
+        if name in _FILLS or name == "new_tensor":  # the first tensor gives its dtype or shape
+            given = (args[1:], kwargs) if name == "new_tensor" else ()
+            read = [x for x in tree_flatten(given)[0] if isinstance(x, _Placed)]
+        return _keep(result, name, inputs, read, memory)
 
 
-def _keep(result: Any, function: Any, name: str, inputs: list[_Placed], memory: Memory) -> Any:
+def _keep(
+    result: Any, name: str, inputs: list[_Placed], read: list[_Placed], memory: Memory
+) -> Any:
     """Put what an operation on whole tensors returned into memory, and count its traffic."""
     tensors = [x for x in tree_flatten(result)[0] if isinstance(x, torch.Tensor)]
     if not tensors:
@@ -94,7 +107,7 @@ def _keep(result: Any, function: Any, name: str, inputs: list[_Placed], memory: 
     in_place = name.endswith("_") and not name.endswith("__")
     if not in_place and all(x.untyped_storage().data_ptr() in sources for x in tensors):
         return tree_map_only(torch.Tensor, lambda x: memory.place(x, inputs[0].label), result)
-    for x in [] if name in _FILLS else inputs:
+    for x in read:
         memory.note("read", x, x.label, 0, len(x) if x.ndim else 1)
     for x in tensors:
         memory.note("write", x, name, 0, len(x) if x.ndim else 1)

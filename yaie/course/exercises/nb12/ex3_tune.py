@@ -57,7 +57,8 @@ def timed(tune: Any, fastest: tuple[int, int]) -> Iterator[tuple[Any, Clock]]:
     def noted(self: Any, *arguments: Any, **constants: Any) -> Any:
         clock.last = tuple(constants.get(x) for x in ("BLOCK_M", "BLOCK_N", "num_warps"))
         grid = constants.get("grid", ())
-        clock.grid = tuple(grid(constants) if callable(grid) else grid)
+        given = {**dict(zip(self.arg_names, arguments, strict=False)), **constants}
+        clock.grid = tuple(grid(given) if callable(grid) else grid)
         return run(self, *arguments, **constants)
 
     if not HAS_TRITON:
