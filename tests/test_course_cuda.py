@@ -1,6 +1,8 @@
 """Exercises in CUDA C++: how a learner's `.cu` file is judged, and what is told."""
 
 import json
+import mmap
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,12 +15,13 @@ from matplotlib.figure import Figure
 from yaie.course.core import cuda, cuda_text, exercise, notebook, printed
 from yaie.course.core import verdict as verdicts
 from yaie.course.core.launch_slips import other_size
-from yaie.course.core.manifest import find
+from yaie.course.core.manifest import exercises, find
 from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.printed import MOST_LINES
 from yaie.course.core.verdict import Verdict, judge, judge_for_parent
 from yaie.emulator.checks import Finding
+from yaie.emulator.rewrite import read_source
 
 FIRST = find("14.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
@@ -36,6 +39,37 @@ def verdict(old: str, new: str) -> Verdict:
 
 def line_of(text: str) -> int:
     return 1 + SOLVED[: SOLVED.index(text)].count("\n")
+
+
+def test_a_file_with_a_fault_never_runs_on_tensors_that_take_no_memory(monkeypatch) -> None:
+    """A checked run would copy them, which are gigabytes, and an unchecked one is not safe."""
+    reserve, large, ran = mmap.mmap, [], []
+
+    def noted(number: int, size: int, **how: int) -> mmap.mmap:
+        large.append(size)
+        return reserve(number, size, **how)
+
+    monkeypatch.setattr(mmap, "mmap", noted)
+    seen = set()
+    for each in filter(lambda each: each.is_cuda, exercises()):
+        path = ROOT / "solutions" / each.file
+        monkeypatch.setattr(cuda, "_faulty", {read_source(path)})
+
+        def would_run(*given, exercise=each, **how):
+            if large:
+                ran.append(exercise.id)
+            raise Stop
+
+        monkeypatch.setattr(cuda, "compiled", would_run)
+        for case in each.cases():
+            if getattr(case, "how", {}).get("checked", True):
+                continue
+            large.clear()
+            with suppress(Stop):
+                each.observe(path, case, Observer())
+            seen |= {each.id} if large else set()
+    assert {"15.1", "17.1", "17.2", "17.3", "18.1", "18.5", "19.2", "19.5"} <= seen
+    assert not ran
 
 
 def test_an_edited_header_is_seen(tmp_path) -> None:

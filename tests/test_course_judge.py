@@ -94,6 +94,12 @@ def test_errors_of_a_library_are_alike_by_their_words_and_raised_ones_by_their_k
     def refuses():
         raise ValueError("too many of them")
 
+    def refuses_in_one_line(n=0):
+        if n < 1: raise ValueError("one is the least")  # fmt: skip  # noqa: E701
+
+    def asks_a_library():
+        raise ValueError(int("eight"))
+
     too_few, fewer = met(lambda: [[a, b, c] for a, b, c in [(1, 2)]]), met(lambda: divmod(*[1]))
     three = met(lambda: [a for a, b, c, d in [(1, 2, 3)]])
     no_number = met(lambda: int("seven"))
@@ -101,6 +107,8 @@ def test_errors_of_a_library_are_alike_by_their_words_and_raised_ones_by_their_k
     assert too_few.same(three, strict=False) and not too_few.same(three)
     assert not too_few.same(no_number, strict=False) and not too_few.same(fewer, strict=False)
     assert met(refuses).same(no_number, strict=False)
+    assert met(refuses_in_one_line).same(too_few, strict=False)
+    assert not met(asks_a_library).same(too_few, strict=False)
 
 
 # ---------------------------------------------------------------------------------------- edits

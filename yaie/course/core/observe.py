@@ -16,7 +16,7 @@ known mistakes, and tells the learner the first wrong one.
 from __future__ import annotations
 
 import copy
-import linecache
+import dis
 import random
 import re
 import sys
@@ -329,10 +329,10 @@ def _is_foreign(error: BaseException) -> bool:
         where = where.tb_next
     if where is None:
         return False
-    path = Path(where.tb_frame.f_code.co_filename)
-    line = linecache.getline(str(path), where.tb_lineno).strip()
+    code = where.tb_frame.f_code
+    path = Path(code.co_filename)
     of_a_library = "site-packages" in path.parts or ROOT / "yaie" in path.parents
-    return of_a_library or not line.startswith("raise")
+    return of_a_library or dis.opname[code.co_code[where.tb_lasti]] != "RAISE_VARARGS"
 
 
 def first_wrong(facts: Sequence[Fact]) -> Fact | None:

@@ -45,7 +45,7 @@ def cases() -> Iterator[KernelCase]:
     yield tokens("odd strides, 3 heads of 16 of 49", (4, 3, 16, 4), odd=True)
     words = "3 tokens, 2 heads of 64, every address a multiple of 16"
     yield tokens(words, (3, 2, 64, 4), costs=True)
-    far = {"how": {"checked": False}}
+    far = {"how": {"checked": False, "most_blocks": 2}}
     yield KernelCase(f"a row of {LONG:,} bytes for slot {FAR:,}", shape=None, **far)
     words = f"2 tokens whose rows begin {APART:,} bytes apart"
     yield KernelCase(words, shape=None, apart=True, **far)

@@ -39,7 +39,8 @@ def cases() -> Iterator[KernelCase]:
     yield copies(words, APART, (4, 2, 32), 32, 1, unit=16, costs=True)
     words = "a grid of which the first 4 thread blocks run here"
     yield copies(words, APART, (10, 2, 16), 2, LARGE, most_blocks=4)
-    yield copies("a large pool", ((0, FAR), (FAR + 1, 1)), (4096,), 1, 1, unit=1, checked=False)
+    words, pairs = "a large pool", ((0, FAR), (FAR + 1, 1))
+    yield copies(words, pairs, (4096,), 1, 1, unit=1, checked=False, most_blocks=1)
 
 
 def copies(

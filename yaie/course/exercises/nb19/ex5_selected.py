@@ -89,12 +89,12 @@ def cases() -> Iterator[KernelCase]:
     yield planned("scores of several hundred", (50,), (20,), spread=300.0)
     yield KernelCase(
         "a block that begins at element 2³¹ of the pools", make=lambda: select(paged.far(), (3,)),
-        because=FAR, how={"checked": False},
+        because=FAR, how=paged.FAR_RUN,
     )  # fmt: skip
     yield KernelCase(
         "rows of 2³⁰ entries", make=partial(batch_of, (9,), (2, 3, 1), most=LONG, queries=3),
         because="A row may begin past element 2³¹ of `selected`: compute where in int64_t.",
-        how={"checked": False},
+        how=paged.FAR_RUN,
     )  # fmt: skip
     for dtype in ("float16", "bfloat16"):
         yield planned(dtype, (60, 3), (17, 3), heads=4, dtype=dtype)

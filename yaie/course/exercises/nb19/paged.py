@@ -13,6 +13,7 @@ from yaie.course.core.cuda import Explain, KernelCase, draw_lines, poisoned, res
 from yaie.course.core.observe import Observer
 from yaie.ops.reference.attention import attention
 
+FAR_RUN = {"checked": False, "most_blocks": 64}  # more than its grid has: see `cuda.run`
 NO_BLOCK = 1 << 30  # what a table holds past the end of a context
 TOLERANCE = {**ROUNDING, "float32": 1e-4}
 
@@ -160,7 +161,7 @@ def planned(
 
     A checked run of the batch that is `far` would copy all of its pools.
     """
-    how = {"checked": make is not far}
+    how = FAR_RUN if make is far else {}
     make = make or partial(batch_of, contexts, **sizes)
     return KernelCase(words, make=make, because=because, costs=costs, splits=splits, how=how)
 
