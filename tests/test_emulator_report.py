@@ -42,7 +42,7 @@ def test_accesses_are_counted_when_they_are_asked_for():
 
 @pytest.mark.parametrize("name", ["transpose_32", "transpose_naive"])
 def test_a_launcher_compiled_apart_reports_the_same(kernels, name):
-    source = f"{kernels.source}// no newline follows"
+    source = f"{kernels.source}// no newline follows \\"
     apart = Module(source, SOURCE, checked=True, apart=True)
     assert str(run(apart, name, 64)) == str(run(kernels, name, 64))
     assert list(apart._libraries) == [f"run_{name}"], "only this one was compiled"

@@ -20,8 +20,9 @@ You have
   lock back
 - `self.kv.pool.share(blocks)`, `self.kv.pool.release(blocks)`: one user more, one less, of each
   block
-- `request.node`, `request.num_kept_tokens`: the node that is locked; how many tokens `keep` has
-  kept, 0 before its first call, even if the node ends a prefix that the cache had
+- `request.node`, `request.num_computed_tokens`, `request.num_kept_tokens`: the node that is
+  locked; how many tokens have keys and values; how many tokens `keep` has kept, 0 before its
+  first call, even if the node ends a prefix that the cache had
 - `self.cache.extend(node, key, blocks)`: a short cut, which you may leave out: appends only new
   tokens to a locked node; False, and nothing changed, if it cannot
 - `self.leave(request)`: gives up all that a running request holds; calls `keep`

@@ -5,8 +5,8 @@ puts into a row: scores too large for an exponential, some keys hidden, all keys
 `attention` of notebook 01 runs on it.
 
 You have
-- `scores`: `[..., keys]`, of any float dtype; there may be no key. Return weights and log-sum-exp
-  in the same dtype, and do not compute in a narrower one: float64 stays float64
+- `scores`: `[..., keys]`, of any float dtype; there may be no key. Return a tuple of weights and
+  log-sum-exp in the same dtype, and do not compute in a narrower one: float64 stays float64
 - `scores.amax(dim=-1, keepdim=True)`: the largest of each row, `[..., 1]`; an error if there are
   no keys
 - `x.clamp(min=number)`: a copy in which nothing is less than `number`

@@ -112,8 +112,9 @@ _SOURCES = {
 }
 
 
-# Appended to a source: the compiler checks all of it, then drops what this launcher does not reach.
-_ONLY = '\nextern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
+# Appended to a source, which may end in a comment with a backslash: the compiler checks all of it,
+# then drops what this launcher does not reach.
+_ONLY = '\n\nextern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
 # Put before a source: only kernels of these launches are compiled, see include/emulator/launch.h.
 _LAUNCHES = """template <> struct emulator::Launches<void> {{
     static constexpr bool has(uint64_t number) {{ return {0}; }}

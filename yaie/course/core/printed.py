@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import Any, TextIO
 
 MOST_LINES, LONGEST_LINE = 40, 500
@@ -21,10 +22,18 @@ def first_lines() -> Iterator[None]:
             print(f"… and {few.lines - MOST_LINES:,} more lines")
 
 
-def told_words(printed: str) -> list[list[str]]:
-    """The words after each "told: ", which the check has the kernel print before the words of a
-    line; what the learner's kernel prints, before it on the same line too, is left out."""
-    return [found.split() for found in re.findall("told: (.*)", printed)]
+@contextmanager
+def hear() -> Iterator[list[list[str]]]:
+    """Collect the words after each "told: ", which a check has a kernel print before the words of a
+    line. What else the kernel prints is the learner's, and is printed at the end."""
+    heard: list[list[str]] = []
+    out = StringIO()
+    try:
+        with redirect_stdout(out):
+            yield heard
+    finally:
+        heard += [found.split() for found in re.findall("told: (.*)", out.getvalue())]
+        print(re.sub("told: .*\n", "", out.getvalue()), end="")
 
 
 class _Few:

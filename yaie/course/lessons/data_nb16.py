@@ -2,17 +2,15 @@
 
 import re
 from collections import Counter
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 import torch
 
 from yaie.course.core import paths
 from yaie.course.core.cuda import module_of
-from yaie.course.core.printed import told_words
+from yaie.course.core.printed import hear
 from yaie.course.lessons.changed import changed
 
 kept = partial(paths.kept, "16_matmul_h100")  # the figures of the ladder matmul
@@ -159,9 +157,9 @@ def _told(path: Path, changes: dict[str, str], k: int) -> tuple[str, list[list[s
     it prints of a product with m = n = 8."""
     source = changed(path.read_text(encoding="utf-8"), path, changes)
     a, b = torch.ones(8, k).half(), torch.ones(k, 8).half()
-    with redirect_stdout(StringIO()) as told:
+    with hear() as told:
         module_of(source, path).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, k)
-    return source, told_words(told.getvalue())
+    return source, told
 
 
 def asked_rows(path: Path, warp: int) -> list[list[Asked]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +15,7 @@ import torch
 from yaie.build.nvcc import CSRC
 from yaie.course.core import paths
 from yaie.course.core.cuda import module_of
-from yaie.course.core.printed import told_words
+from yaie.course.core.printed import hear
 from yaie.course.lessons.changed import changed
 from yaie.emulator import settings
 
@@ -35,13 +33,6 @@ EVENTS = """
      printf("told: %d " WHAT " %d\\n", int(threadIdx.x / WARP_GROUP) - 1, NUMBER) : 0)
 template <int PENDING>
 __device__ inline void told_wait() { TELL("wait", PENDING), wgmma_wait<PENDING>(); }
-__device__ inline void told_sync(int id, int threads) {
-    named_barrier_sync(id, threads);
-    if (threads > WARP_GROUP) TELL("begin", id);
-}
-__device__ inline void told_arrive(int id, int threads) {
-    TELL("end", id), named_barrier_arrive(id, threads);
-}
 template <typename T, int DIM, int KEYS, bool TOGETHER = false, typename... Parts>
 __device__ inline void told_keys(Parts&&... parts) {
     TELL("scores", 0), multiply_keys<T, DIM, KEYS, TOGETHER>(parts...);
@@ -51,8 +42,9 @@ __device__ inline void told_values(Parts&&... parts) {
     TELL("output", 0), add_values<T, DIM, KEYS, TOGETHER>(parts...);
 }
 #define wgmma_wait told_wait
-#define named_barrier_sync told_sync
-#define named_barrier_arrive told_arrive
+#define named_barrier_sync(id, threads) \\
+    (named_barrier_sync(id, threads), (threads) > WARP_GROUP ? TELL("begin", id) : 0)
+#define named_barrier_arrive(id, threads) (TELL("end", id), named_barrier_arrive(id, threads))
 #define multiply_keys told_keys
 #define add_values told_values
 #define weigh(scores) weigh((TELL("weights", 0), scores))
@@ -91,12 +83,11 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     q = torch.ones(queries, 1, head_dim).half()
     k = torch.ones(tiles * keys, 1, head_dim).half()
     out, lse = torch.empty_like(q), torch.empty(queries, 1)
-    with redirect_stdout(StringIO()) as told, settings(order=order, time_limit=3.0):
+    with hear() as lines, settings(order=order, time_limit=3.0):
         getattr(module, name)(
             *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
             *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
         )
-    lines = told_words(told.getvalue())
     return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
 
 
