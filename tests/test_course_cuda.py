@@ -123,8 +123,10 @@ def test_what_the_compiler_warns_of_is_told_first() -> None:
     assert "no effect" in first and "out[i] == x[i]" in line and "no line of it assigns" in told
 
 
-def test_a_warning_is_told_if_the_check_compiles_more_meanwhile(monkeypatch, tmp_path) -> None:
-    """Of a file that is compiled before the check begins, and whose kernels run in no case."""
+def test_a_warning_is_told_if_the_file_is_compiled_before_torch_is_imported(
+    monkeypatch, tmp_path
+) -> None:
+    """Of a file whose kernels run in no case."""
     compiled = Event()
 
     def load(*arguments):
@@ -137,7 +139,7 @@ def test_a_warning_is_told_if_the_check_compiles_more_meanwhile(monkeypatch, tmp
     path.write_text(SOLVED.replace("out[i] = x[i] + y[i]", "out[i] == x[i] + y[i]"))
     monkeypatch.setattr(verdicts, "load", load)
     own = import_module(FIRST.module_name)
-    monkeypatch.setattr(own, "ahead", lambda path: compiled.wait(60), raising=False)
+    monkeypatch.setattr(verdicts, "_import", lambda exercise: compiled.wait(60))
     monkeypatch.setattr(own, "observe", lambda path, case, see: see.equal("x", 1, 2))
     judge_for_parent(FIRST, path, 20.0, answer)
     assert "the compiler warns: " in json.loads(answer.read_text())["message"]

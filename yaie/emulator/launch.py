@@ -123,10 +123,6 @@ class Module:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._launchers})
 
-    def prepare(self, name: str) -> None:
-        """Compile a launcher before its first call."""
-        self._library(name)
-
     def _library(self, name: str) -> Library:
         """The library that holds a launcher, compiled if need be."""
         if name not in self._libraries:

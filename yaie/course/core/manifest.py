@@ -110,11 +110,6 @@ class Exercise:
         return getattr(self._own, "draw", None)
 
     @property
-    def ahead(self) -> Callable[[Path], None]:
-        """Takes the path of a kernel's file, and compiles what its check needs besides the file."""
-        return getattr(self._own, "ahead", lambda path: None)
-
-    @property
     def fit(self) -> Callable[[Any], Any]:
         """Makes the part or operator from the solution; by default it is the solution itself."""
         return getattr(self._own, "fit", lambda solution: solution)

@@ -12,7 +12,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -266,8 +265,6 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
         if exercise.is_cuda:  # which compiles the file: meanwhile torch is imported
             loaded = ThreadPoolExecutor(1).submit(load, exercise, path).result
         _import(exercise)
-        with suppress(Exception):  # the check meets the same error, and reports it
-            exercise.ahead(path)
         signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
         verdict = _judge_here(exercise, path, seconds, loaded, said)
     signal.setitimer(signal.ITIMER_PROF, 0.0)

@@ -7,7 +7,7 @@ from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase, in_every_order
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb18.attention import Problem, see_attention
-from yaie.course.lessons.data_nb26 import Event, cycles, events, module_that_tells, replay
+from yaie.course.lessons.data_nb26 import Event, cycles, events, replay
 from yaie.emulator import KernelError
 
 NAME = "flash_pingpong"
@@ -34,13 +34,6 @@ def cases() -> Iterator[KernelCase]:
     yield from in_every_order(traced(128, 2), orders=("reverse",))
     yield from in_every_order(attention(BATCH))
     yield from in_every_order(attention(WIDE), orders=("random",))
-
-
-def ahead(path: Path) -> None:
-    """Compile what `events` runs."""
-    for head_dim in (64, 128):
-        module, launcher, _ = module_that_tells(path, head_dim)
-        module.prepare(launcher)
 
 
 def traced(head_dim: int, consumers: int) -> KernelCase:
