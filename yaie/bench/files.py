@@ -2,11 +2,10 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from yaie.build.cache import cache_root
+from yaie.build.cache import cache_root, write_whole
 
 Content = dict[str, Any]
 
@@ -42,10 +41,7 @@ def check_folder(name: str, path: Path) -> None:
 
 def save(content: Content, path: Path) -> None:
     """Write results; a reader sees the old file or the new one, never half of one."""
-    partial = path.with_suffix(".partial")
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def load(path: Path, parts: tuple[str, ...]) -> Content:

@@ -52,11 +52,16 @@ def remembered(tool: str, ask: Callable[[], str]) -> str:
         raise
     with suppress(OSError):  # a cache of another user, or a disk that cannot be written
         if not note.exists() or note.read_text() != said:
-            note.parent.mkdir(parents=True, exist_ok=True)
-            part = note.with_suffix(f".{os.getpid()}")
-            part.write_text(said)
-            os.replace(part, note)
+            write_whole(note, said)
     return said
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, and its folder if it is missing. Other processes never find half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.partial")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from yaie.build.cache import cache_root
+from yaie.build.cache import cache_root, write_whole
 from yaie.course.core import render
 from yaie.course.core.compare import is_tensor, sentence, short
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
 from yaie.course.core.observe import Case, Fact, Found, Raised, first_wrong, observed
-from yaie.course.core.texts import write_whole
 
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun
@@ -256,7 +255,6 @@ class Versions:
         path = self._folder / (entry.name + self.exercise.file.suffix)
         text = self.text(entry)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
         return path
 

@@ -2,10 +2,10 @@
 that were replaced."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
+from yaie.build.cache import write_whole
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.paths import state_dir
 
@@ -31,11 +31,7 @@ def remember_pass(exercise: Exercise, fingerprint: str) -> None:
 def _remember(what: str, exercise: Exercise, value: int | str) -> None:
     progress = _read()
     progress.setdefault(what, {})[exercise.id] = value
-    path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(f".{os.getpid()}.json")
-    fresh.write_text(json.dumps(progress, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_whole(_path(), json.dumps(progress, indent=2, sort_keys=True) + "\n")
 
 
 def take_hint(exercise: Exercise) -> int | None:

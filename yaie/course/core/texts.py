@@ -1,12 +1,11 @@
 """Texts of an exercise that are run, as files in the cache."""
 
-import os
 import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from yaie.build.cache import cache_root, content_hash
+from yaie.build.cache import cache_root, content_hash, write_whole
 from yaie.course.core.manifest import Exercise
 
 UNUSED = 30 * 86_400.0  # seconds after which a text is removed
@@ -16,17 +15,9 @@ def kept_file(exercise: Exercise, text: str) -> Path:
     """A text as a file in the cache. It always lies in the same place, so that what was compiled of
     it is found again, and in no other's: checkouts that share the cache may have other texts."""
     folder = cache_root() / "mistakes" / exercise.id / content_hash(text)
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / exercise.file.name, text)
     for old in folder.parent.iterdir():
         with suppress(FileNotFoundError):  # another process was faster
             if old.is_dir() and time.time() - old.stat().st_mtime > UNUSED:
                 shutil.rmtree(old, ignore_errors=True)
     return folder / exercise.file.name
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that other processes may read meanwhile: they find no half of it."""
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)

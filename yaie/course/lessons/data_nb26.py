@@ -21,7 +21,6 @@ from yaie.emulator import settings
 
 if TYPE_CHECKING:
     from yaie.course.viz.turns import Span
-    from yaie.emulator import Module
 
 kept = partial(paths.kept, "18_flash_hopper_h100")  # the figures of the ladder flash_hopper
 INCLUDE = '#include "flash/hopper/tiles.cuh"\n'
@@ -78,21 +77,6 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
             tiles of 160.
         order: in which threads take their turns in the emulator.
     """
-    module, name, keys = module_that_tells(source, head_dim)
-    queries = 192 if head_dim <= 64 else 128
-    q = torch.ones(queries, 1, head_dim).half()
-    k = torch.ones(tiles * keys, 1, head_dim).half()
-    out, lse = torch.empty_like(q), torch.empty(queries, 1)
-    with hear() as lines, settings(order=order, time_limit=3.0):
-        getattr(module, name)(
-            *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
-            *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
-        )
-    return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
-
-
-def module_that_tells(source: Path | str, head_dim: int) -> tuple[Module, str, int]:
-    """The kernels of `source` that print events; their launcher, and the keys of a tile."""
     path = CSRC / "flash/hopper/pingpong.cu"
     if isinstance(source, Path):
         path, source = source, source.read_text(encoding="utf-8")
@@ -104,7 +88,17 @@ def module_that_tells(source: Path | str, head_dim: int) -> tuple[Module, str, i
     if name == "pingpong":  # no cache: any tile fits its blocks, and no box is of several
         own += ", false, false" if head_dim <= 64 else ", true, false"
     source = re.sub(r"launch<T, \d+[^>]*>\(", f"{own}>(", source)  # less to compile
-    return module_of(source, path), f"flash_{name}_f16", keys
+    queries = 192 if head_dim <= 64 else 128
+    q = torch.ones(queries, 1, head_dim).half()
+    k = torch.ones(tiles * keys, 1, head_dim).half()
+    out, lse = torch.empty_like(q), torch.empty(queries, 1)
+    module = module_of(source, path)
+    with hear() as lines, settings(order=order, time_limit=3.0):
+        getattr(module, f"flash_{name}_f16")(
+            *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),
+            *(head_dim, head_dim, head_dim, 0, 0, 0.1, 0),
+        )
+    return [Event(int(consumer), what, int(number)) for consumer, what, number in lines]
 
 
 # ---------------------------------------------------------------------------------------- counts
