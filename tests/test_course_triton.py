@@ -111,6 +111,35 @@ def test_crash_names_the_learners_line() -> None:
     assert "InterpreterError" not in got.message
 
 
+SLIPS = [  # a line of the solution, what stands in its place, what is said of it
+    ("x = tl.load(x_ptr + offsets, mask=inside)", "x = x_ptr[offsets]", "a pointer has no index"),
+    ("tl.store(out_ptr + offsets, x + y, mask=inside)", "out_ptr[offsets] = x + y", "has no index"),
+    ("inside = offsets < size", "first = offsets[0]", "only `:` and `None` index a block"),
+    ("out_ptr + offsets, x + y,", "x + y, out_ptr + offsets,", "tl.store(addresses, block, mask"),
+    ("tl.load(x_ptr + offsets, mask=inside)", "tl.load(x_ptr, offsets)", "tl.load(addresses, ma"),
+    ("out_ptr + offsets, x + y, mask=inside", "out_ptr, x + y", "is a block of addresses"),
+    ("inside = offsets < size", "if offsets < size: return", "a block of 32 values is neither"),
+    ("offsets < size", "0 <= offsets < size", "Instead of `and`, `or`, `not` write &"),
+    ("offsets < size", "not (offsets >= size)", "Instead of `and`, `or`, `not` write &"),
+]
+
+
+@needs_interpreter
+@pytest.mark.parametrize(("old", "new", "said"), SLIPS)
+def test_slips_are_told_with_what_to_write(old: str, new: str, said: str) -> None:
+    """Triton's compiler refuses them as well; but for `not`, which its interpreter gets wrong."""
+    got = verdict(old, new)
+    assert got.crashed and said in got.message and "raised in" not in got.message
+
+
+@needs_interpreter
+def test_one_value_decides_as_in_the_compiler() -> None:
+    first = "tl.program_id(0) * BLOCK"
+    text = SOLVED.replace("offsets < size", f"(offsets < size) & (not {first} >= size)")
+    exercise.learner_path(FIRST).write_text(text)
+    assert judge(FIRST).state == "passes"
+
+
 def test_another_process_judges_in_the_interpreter(monkeypatch) -> None:
     monkeypatch.setattr("yaie.course.core.verdict._interprets", lambda: False)
     exercise.learner_path(FIRST).write_text(SOLVED)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace, TracebackType
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +25,8 @@ import torch
 
 from yaie.course.core.interpreter import quicken
 from yaie.course.core.observe import Found, Observer
+from yaie.course.core.triton_slips import explain as explain_slip
+from yaie.course.core.triton_slips import refuse_slips
 from yaie.ops.interpreter import interpreted  # before Triton, which it may have to configure
 
 MOST = 1000  # loads and stores of the programs of a large grid that run
@@ -55,8 +57,10 @@ if HAS_TRITON:
     from triton.runtime.errors import InterpreterError
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
+    _NOT_KERNELS = str(Path(__file__).parent), str(Path(triton.__file__).parent)
     if interpreted():
         quicken()
+        refuse_slips()
 else:
     tl = Absent()
     triton = SimpleNamespace(
@@ -249,10 +253,9 @@ class _Place:
 
 
 def _line_of_the_kernel() -> tuple[int, str]:
-    """The line that is being interpreted: the nearest caller outside of Triton and this file."""
-    ours = (__file__, str(Path(triton.__file__).parent))
+    """The line that is being interpreted: the nearest caller outside of Triton and this package."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(ours):
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_KERNELS):
         frame = frame.f_back
     if frame is None:
         return 0, ""
@@ -349,7 +352,20 @@ def plain_errors() -> Iterator[None]:
                 left_kernel = inner
         if inner is error:
             raise
-        raise inner.with_traceback(left_kernel.__traceback__) from None
+        explain_slip(inner)
+        raise inner.with_traceback(_to_the_kernel(left_kernel.__traceback__)) from None
+
+
+def _to_the_kernel(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback that ends in a kernel's own line: what follows is Triton's, or this package's."""
+    last, where = None, trace
+    while where is not None:
+        if not where.tb_frame.f_code.co_filename.startswith(_NOT_KERNELS):
+            last = where
+        where = where.tb_next
+    if last is not None:
+        last.tb_next = None
+    return trace
 
 
 def told(stray: Access) -> str:
