@@ -26,6 +26,8 @@ OVERFLOW = (
     "exp overflows in float32 from 89 on, and an lse can be larger than that: subtract the largest "
     "lse before exp."
 )
+FAR = 2**23 + 2**10  # rows of 256, so the last begins past element 2³¹, and in split 1 past 2³²
+BITS = "Where a row begins, in parts and in paged.out, needs 64 bits: an int ends at 2³¹ - 1."
 EXPLAIN = {
     "out_of_bounds": (
         "Row `row` of split s is number s * rows + row of parts and of part_lse, and has "
@@ -56,9 +58,15 @@ def cases() -> Iterator[KernelCase]:
     yield paged.planned("every lse around -200", splits=(2, 5), make=low)
     for dtype in ("float16", "bfloat16"):
         yield paged.planned(dtype, (60, 0, 3), heads=4, dtype=dtype, splits=(4, 16))
+    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # which would copy all of it
+    words = f"the last of {FAR:,} rows of 256, 2 splits"
+    yield KernelCase(words, make=last_row, how=last)
 
 
 def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    if case.make is last_row:
+        observe_far(path, case, see)
+        return
     splits, part = case.splits
     batch = case.make()
     shape = batch.tensors[0].shape
@@ -75,6 +83,28 @@ def low() -> paged.Batch:
     q = batch.tensors[0][0, 0]
     paged.place(batch, batch.keys[0] - 200 / batch.scale * q / (q @ q))
     return batch
+
+
+def last_row() -> paged.Batch:
+    """The keys and the query of the last row."""
+    return paged.batch_of((8,), heads=1, dim=256, dtype="float16")
+
+
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
+    """Only the last thread block of either kernel runs, on its split and its row: what split 0
+    leaves for this row is written here. The other rows take no memory."""
+    batch, part = case.make(), 4
+    q, *_, tables, _ = batch.tensors
+    dim, starts = q.shape[-1], torch.tensor([0, FAR], dtype=torch.int32)
+    out, parts = cuda.reserved(FAR * dim, q.dtype), cuda.reserved(2 * FAR * dim, torch.float32)
+    lse, part_lse = (cuda.reserved(n * FAR, torch.float32) for n in (1, 2))
+    first, first_lse = paged.attend(batch, 0, part)
+    out[-dim:] = lse[-1] = float("nan")
+    parts.view(-1, dim)[FAR - 1], part_lse[FAR - 1] = first[0, 0].float(), first_lse.float()
+    sizes = FAR, 1, 1, 1, dim, batch.tensors[1].shape[1], tables.shape[1], 0  # one q for all
+    given = *batch.tensors, starts, out, lse, batch.scale, *sizes, parts, part_lse, part, 2
+    cuda.run(see, path, f"{NAME}_f16", *given, explain=EXPLAIN, **case.how)
+    paged.see_result(see, batch, out[-dim:].view(q.shape), lse[-1:].view(1, 1), BITS, MERGED)
 
 
 def ends(length: int, splits: int, part: int) -> list[tuple[int, int]]:
