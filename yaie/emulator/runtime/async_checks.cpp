@@ -222,7 +222,9 @@ void Checker::fence_async(Core& core, int proxies) {
 }
 
 // Whether a fence stands between a write and what the thread does now: of the writer, and the thread
-// has seen it, of the thread itself, which had seen the write, or of another one between the two.
+// has seen it, of the thread itself, which had seen the write, or of another one between the two. Any
+// fence of the thread block on the path of causality counts, after a barrier as well as before it
+// (Lustig, Cooksey, Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency model").
 bool Checker::has_fence(uint32_t thread, uint32_t writer, uint32_t time, Proxy proxy) const {
     const std::vector<Fence>& fences = fences_[(int)proxy];
     const auto& times = fences[writer].times;
