@@ -14,12 +14,12 @@ In a terminal: yaie check 22.2, yaie hint 22.2, yaie reset 22.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from yaie.course.lessons.ways import Situation, Way
 
 
-def choose_way(ways: Iterable[Way], situation: Situation) -> str | None:
+def choose_way(ways: Sequence[Way], situation: Situation) -> str | None:
     """The name of the way that fits a situation with the shortest wait; None if none fits.
 
     A way fits if all of these hold:

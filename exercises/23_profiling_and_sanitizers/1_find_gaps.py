@@ -19,12 +19,12 @@ In a terminal: yaie check 23.1, yaie hint 23.1, yaie reset 23.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from yaie.course.lessons.timeline import Gap, Kernel
 
 
-def find_gaps(kernels: Iterable[Kernel]) -> list[Gap]:
+def find_gaps(kernels: Sequence[Kernel]) -> list[Gap]:
     """The gaps between the first kernel's beginning and the last one's end, in the order of time.
 
     Args:

@@ -21,7 +21,7 @@ In a terminal: yaie check 23.2, yaie hint 23.2, yaie reset 23.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from yaie.course.lessons.bottleneck import (
     CORES,
@@ -35,7 +35,7 @@ from yaie.course.lessons.bottleneck import (
 )
 
 
-def what_helps(metrics: Mapping[str, float], changes: Iterable[Change]) -> tuple[str, list[float]]:
+def what_helps(metrics: Mapping[str, float], changes: Sequence[Change]) -> tuple[str, list[float]]:
     """What limits a kernel, and the least time that each change would leave.
 
     Args:

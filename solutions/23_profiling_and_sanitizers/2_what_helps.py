@@ -10,7 +10,7 @@ Edit it there, and run `python -m yaie.course build`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from yaie.course.lessons.bottleneck import (
     CORES,
@@ -24,7 +24,7 @@ from yaie.course.lessons.bottleneck import (
 )
 
 
-def what_helps(metrics: Mapping[str, float], changes: Iterable[Change]) -> tuple[str, list[float]]:
+def what_helps(metrics: Mapping[str, float], changes: Sequence[Change]) -> tuple[str, list[float]]:
     """What limits a kernel, and the least time that each change would leave.
 
     Args:

@@ -6,7 +6,7 @@ metrics each is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 SMS = 132  # multiprocessors of an H100 or H200
@@ -47,7 +47,7 @@ def waves_of(metrics: Mapping[str, float]) -> float:
     return metrics["thread_blocks"] / (SMS * resident)
 
 
-def what_helps(metrics: Mapping[str, float], changes: Iterable[Change]) -> tuple[str, list[float]]:
+def what_helps(metrics: Mapping[str, float], changes: Sequence[Change]) -> tuple[str, list[float]]:
     """What limits a kernel, and the least time that each change would leave.
 
     Args:

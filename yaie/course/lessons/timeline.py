@@ -33,7 +33,7 @@ class Gap(NamedTuple):
     waits_for: str
 
 
-def find_gaps(kernels: Iterable[Kernel]) -> list[Gap]:
+def find_gaps(kernels: Sequence[Kernel]) -> list[Gap]:
     """The gaps between the first kernel's beginning and the last one's end, in the order of time.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -49,7 +49,7 @@ class Situation:
     starts: int = 0
 
 
-def choose_way(ways: Iterable[Way], situation: Situation) -> str | None:
+def choose_way(ways: Sequence[Way], situation: Situation) -> str | None:
     """The name of the way that fits a situation with the shortest wait; None if none fits.
 
     A way fits if all of these hold:

@@ -34,9 +34,15 @@ BY_WAITS = [
     Way("neither", 9, 20, False, True, True, None),
 ]
 
+NO_CARDS = [  # what the first builds runs on no card at all, which is not what None says
+    Way("for no card", 1, 1, False, True, True, frozenset()),
+    Way("for the card that is there", 9, 9, False, True, True, None),
+]
+
 
 def cases() -> Iterator[Case]:
     yield Case("three starts and no edits", ways=BY_WAITS, situation=Situation(starts=3))
+    yield Case("a way whose set of cards is empty", ways=NO_CARDS, situation=Situation(starts=3))
     for name, situation in SITUATIONS.items():
         yield Case(name, ways=measured_ways(), situation=situation)
     generator = random.Random(0)
