@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from yaie.course.core.memory import Memory
+from yaie.course.exercises.costs import cost_of
 from yaie.course.lessons.attention_costs import AttentionShape, naive_cost, tile_bytes, tiled_cost
 from yaie.course.lessons.ops.reference.flash import flash_backward, flash_forward
 
@@ -22,19 +21,6 @@ TILES = [(8, 16), (16, 8), (7, 5), (1, 9), (9, 1), (64, 64), (100, 100)]
 DTYPES = {2: torch.float16, 4: torch.float32}
 
 
-class Flops(TorchDispatchMode):
-    """The operations of products by torch's own formulas. FlopCounterMode counts the same, but
-    what it does for all other calls takes longer than computing tiles of one row."""
-
-    total = 0
-
-    def __torch_dispatch__(self, function, types, given=(), how=None):
-        result = function(*given, **(how or {}))
-        if count := flop_registry.get(function._overloadpacket):
-            self.total += count(*given, **(how or {}), out_val=result)
-        return result
-
-
 def inputs(shape: AttentionShape) -> list[torch.Tensor]:
     rows = (shape.num_q, shape.num_heads), *[(shape.num_k, shape.num_kv_heads)] * 2
     return [torch.randn(*row, shape.head_dim).to(DTYPES[shape.itemsize]) for row in rows]
@@ -45,11 +31,10 @@ def inputs(shape: AttentionShape) -> list[torch.Tensor]:
 def test_tiles(shape, tiles):
     memory = Memory()
     placed = [memory.place(x, name) for x, name in zip(inputs(shape), "qkv", strict=True)]
-    with Flops() as counter:
-        flash_forward(*placed, shape.causal, 0.5, *tiles)
+    flops = cost_of(lambda: flash_forward(*placed, shape.causal, 0.5, *tiles))[2]
     cost = tiled_cost(shape, *tiles)
     assert (cost.read, cost.written) == (memory.read, memory.written)
-    assert cost.flops == counter.total
+    assert cost.flops == flops
 
 
 @pytest.mark.parametrize("shape", SHAPES[:5], ids=str)
@@ -59,13 +44,10 @@ def test_naive(shape):
     q, k, v = (x.transpose(0, 1) for x in inputs(shape))
     q = q.reshape(shape.num_kv_heads, -1, shape.head_dim)
     q, k, v = (memory.place(x, name) for x, name in zip((q, k, v), "qkv", strict=True))
-    with FlopCounterMode(display=False) as counter:
-        scores = q @ k.mT
-        weights = scores.softmax(dim=-1)
-        weights @ v
+    flops = cost_of(lambda: (q @ k.mT).softmax(dim=-1) @ v)[2]
     cost = naive_cost(shape)
     assert (cost.read, cost.written) == (memory.read, memory.written)
-    assert cost.flops == counter.get_total_flops()
+    assert cost.flops == flops
 
 
 def test_the_scores_of_4096_tokens_are_64_mib():
@@ -82,9 +64,8 @@ def test_a_backward_pass_has_five_products():
     shape = AttentionShape(40, 40, causal=False, itemsize=4)
     q, k, v = inputs(shape)
     out, lse = flash_forward(q, k, v, False, 0.5, 8, 8)
-    with FlopCounterMode(display=False) as counter:
-        flash_backward(out, q, k, v, lse, (out * out).sum(-1), False, 0.5, 8, 8)
-    assert counter.get_total_flops() == 5 * tiled_cost(shape, 8, 8).flops // 2
+    given = out, q, k, v, lse, (out * out).sum(-1), False, 0.5, 8, 8
+    assert cost_of(lambda: flash_backward(*given))[2] == 5 * tiled_cost(shape, 8, 8).flops // 2
 
 
 def test_what_tiles_occupy():

@@ -3,13 +3,15 @@
 The interpreter takes more than the compiler does: `if` of a number that is no integer, say.
 """
 
+import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
 
-pytest.importorskip("triton")
+if importlib.util.find_spec("triton") is None:  # an import would fix where its kernels run
+    pytest.skip("Triton is not installed", allow_module_level=True)
 
 COMPILE = """
 from itertools import product
