@@ -191,4 +191,5 @@ def test_each_text_of_an_exercise_has_a_file_of_its_own(
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted([mine, other])
     for path in (mine, other):
         os.utime(path.parent, (0, 0))  # last written in 1970
-    assert kept_file(exercise, "// mine\n").exists() and not other.exists()
+    assert kept_file(exercise, "// mine\n").exists() and other.exists()
+    assert kept_file(exercise, "// new\n").exists() and mine.exists() and not other.exists()

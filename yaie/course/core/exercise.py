@@ -4,15 +4,14 @@ import ast
 import importlib.util
 import linecache
 import sys
-import traceback
 from pathlib import Path
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any
 
 from yaie.course.core import cuda_text, render
 from yaie.course.core.compare import short
 from yaie.course.core.manifest import Exercise
-from yaie.course.core.observe import UNSOLVED
+from yaie.course.core.observe import UNSOLVED, calls_of
 from yaie.course.core.paths import ROOT, exercises_dir
 
 
@@ -163,35 +162,35 @@ def describe(error: BaseException, exercise: Exercise, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         place = f"{exercise.shown}, line {error.lineno}\n    {(error.text or '').strip()}"
         return f"{place}\n{type(error).__name__}: {error.msg}"
-    frames = list(traceback.walk_tb(error.__traceback__))
-    own = _own(frames, path)
-    lines = where(error, exercise, path)
-    if frames and not (own and own[-1] == frames[-1]):
-        frame, line = frames[-1]
-        shown = "/".join(Path(frame.f_code.co_filename).parts[-2:])
+    calls = calls_of(error)
+    own = _own(calls, path)
+    lines = _line(own[-1], exercise.shown) if own else []
+    if calls and not (own and own[-1] is calls[-1]):
+        shown = "/".join(Path(calls[-1].tb_frame.f_code.co_filename).parts[-2:])
         lines.append("raised in" if own else "raised outside your file, in")
-        lines += _line(frame, line, shown)
+        lines += _line(calls[-1], shown)
     lines.append(f"{type(error).__name__}: {error}".rstrip(": "))
     if given := getattr(error, "given", None):
         lines.append(f"The check was at: {given}")
-    elif own and (arguments := _arguments(own[0][0])):
+    elif own and (arguments := _arguments(own[0].tb_frame)):
         lines.append(f"The call had {arguments}")
     return "\n".join(lines)
 
 
 def where(error: BaseException, exercise: Exercise, path: Path) -> list[str]:
     """The learner's own line nearest to the error, if it passed one."""
-    own = _own(list(traceback.walk_tb(error.__traceback__)), path)
-    return _line(*own[-1], exercise.shown) if own else []
+    own = _own(calls_of(error), path)
+    return _line(own[-1], exercise.shown) if own else []
 
 
-def _own(frames: list[Any], path: Path) -> list[Any]:
-    return [(f, line) for f, line in frames if f.f_code.co_filename == str(path)]
+def _own(calls: list[TracebackType], path: Path) -> list[TracebackType]:
+    return [call for call in calls if call.tb_frame.f_code.co_filename == str(path)]
 
 
-def _line(frame: Any, line: int, shown: str) -> list[str]:
-    text = linecache.getline(frame.f_code.co_filename, line).strip()
-    name = frame.f_code.co_name
+def _line(call: TracebackType, shown: str) -> list[str]:
+    code, line = call.tb_frame.f_code, call.tb_lineno
+    text = linecache.getline(code.co_filename, line).strip()
+    name = code.co_name
     return [f"{shown}, line {line}" + (f", in {name}" if name[0] != "<" else ""), f"    {text}"]
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from yaie.course.core.compare import difference, is_tensor, short, tensor_difference
@@ -324,15 +324,21 @@ def _words(message: str) -> set[str]:
 
 def _is_foreign(error: BaseException) -> bool:
     """Whether an error comes from another line than a `raise` of the code under test."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    if where is None:
+    if not (calls := calls_of(error)):
         return False
-    code = where.tb_frame.f_code
+    code = calls[-1].tb_frame.f_code
     path = Path(code.co_filename)
     of_a_library = "site-packages" in path.parts or ROOT / "yaie" in path.parents
-    return of_a_library or dis.opname[code.co_code[where.tb_lasti]] != "RAISE_VARARGS"
+    return of_a_library or dis.opname[code.co_code[calls[-1].tb_lasti]] != "RAISE_VARARGS"
+
+
+def calls_of(error: BaseException) -> list[TracebackType]:
+    """The calls that an error has left, from where it was caught to where it was raised."""
+    calls, call = [], error.__traceback__
+    while call is not None:
+        calls.append(call)
+        call = call.tb_next
+    return calls
 
 
 def first_wrong(facts: Sequence[Fact]) -> Fact | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from yaie.course.core.interpreter import quicken
-from yaie.course.core.observe import Found, Observer
+from yaie.course.core.observe import Found, Observer, calls_of
 from yaie.course.core.triton_slips import explain as explain_slip
 from yaie.course.core.triton_slips import refuse_slips
 from yaie.ops.interpreter import interpreted  # before Triton, which it may have to configure
@@ -353,19 +353,11 @@ def plain_errors() -> Iterator[None]:
         if inner is error:
             raise
         explain_slip(inner)
-        raise inner.with_traceback(_to_the_kernel(left_kernel.__traceback__)) from None
-
-
-def _to_the_kernel(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback that ends in a kernel's own line: what follows is Triton's, or this package's."""
-    last, where = None, trace
-    while where is not None:
-        if not where.tb_frame.f_code.co_filename.startswith(_NOT_KERNELS):
-            last = where
-        where = where.tb_next
-    if last is not None:
-        last.tb_next = None
-    return trace
+        calls = calls_of(left_kernel)
+        own = [x for x in calls if not x.tb_frame.f_code.co_filename.startswith(_NOT_KERNELS)]
+        if own:
+            own[-1].tb_next = None  # the kernel's own line is the last; Triton's are left out
+        raise inner.with_traceback(left_kernel.__traceback__) from None
 
 
 def told(stray: Access) -> str:

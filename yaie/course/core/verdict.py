@@ -179,8 +179,9 @@ def _rejected(exercise: Exercise, path: Path, failure: judging.Failure) -> Verdi
     """A crash that no known mistake explains is told with its line."""
     fact, name = failure.fact, failure.mistake.name if failure.mistake else ""
     if fact.error is not None:
-        told = [failure.message, *where(fact.error, exercise, path)]
-        if not name:
+        if name:
+            told = [failure.message, *where(fact.error, exercise, path)]
+        else:
             call = getattr(fact.error, "given", "")
             fact.error.given = ": ".join(filter(None, [str(failure.case), call]))
             told = ["Your code stopped with an error.", describe(fact.error, exercise, path)]
