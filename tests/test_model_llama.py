@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import QWEN2, make_batch, make_pools, make_tiny_model
 
+from yaie.model.batch import Batch
 from yaie.model.weights import load_model
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.reference.rotary import apply_rotary
@@ -119,6 +120,14 @@ def test_only_the_wanted_rows_get_logits(tiny_model, prompts):
     none = model(make_batch([(prompt, 0, table)], 16, []), *pools)
     torch.testing.assert_close(some, every[[11, 3]])
     assert none.shape == (0, model.config.vocab_size)
+
+
+def test_a_batch_of_a_prompt_wants_its_last_rows():
+    ids = torch.arange(5, 11)
+    for num_rows, rows in ((0, []), (1, [5]), (3, [3, 4, 5]), (9, [0, 1, 2, 3, 4, 5])):
+        assert Batch.of_prompt(ids, 4, num_rows).logit_rows.tolist() == rows
+    with pytest.raises(ValueError, match="num_rows must be 0 or more, got -1"):
+        Batch.of_prompt(ids, 4, -1)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

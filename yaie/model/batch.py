@@ -40,11 +40,14 @@ class Batch:
     @classmethod
     def of_prompt(cls, token_ids: torch.Tensor, block_size: int, num_rows: int = 1) -> Batch:
         """A batch of one sequence, computed whole, whose tokens lie in the first blocks in order.
-        The logits of its last `num_rows` tokens are wanted."""
+        The logits of its last `num_rows` tokens are wanted, if it has as many."""
+        if num_rows < 0:
+            raise ValueError(f"num_rows must be 0 or more, got {num_rows}")
         places = torch.arange(len(token_ids), device=token_ids.device)
         starts = places.new_tensor([0, len(places)], dtype=torch.int32)
         table = places[: -(-len(places) // block_size)].int().unsqueeze(0)
-        return cls(token_ids, places, places, table, starts[1:], starts, places[-num_rows:])
+        rows = places[max(0, len(places) - num_rows) :]
+        return cls(token_ids, places, places, table, starts[1:], starts, rows)
 
     def __post_init__(self):
         tokens, batch = self.token_ids.shape[0], self.context_lens.shape[0]
