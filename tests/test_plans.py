@@ -8,6 +8,7 @@ import copy
 import gc
 import math
 import threading
+import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -214,6 +215,19 @@ def test_a_plan_holds_no_tensor(launched: list) -> None:
     del x, weight
     gc.collect()
     assert len(kept()) == 1 and [ref() for ref in held] == [None] * 3
+
+
+@pytest.mark.usefixtures("launched")
+def test_an_error_in_a_plan_shows_its_line(monkeypatch) -> None:
+    monkeypatch.setattr(Module, "repeat", lambda *_: lambda *addresses: 1 // 0)
+    for operator, given, line in (
+        (rms_norm, (torch.randn(3, 40), torch.randn(40)), "(at_x0, at_x1, at_y2, stream)"),
+        (silu_and_mul, (torch.randn(3, 40),), "(at_x0, at_y1, stream)"),
+    ):
+        plans.launch(operator, given, "cuda", ())
+        with pytest.raises(ZeroDivisionError) as error:
+            plans.launch(operator, given, "cuda", ())
+        assert line in "".join(traceback.format_exception(error.value))
 
 
 def test_each_call_has_its_own_memory(launched: list) -> None:

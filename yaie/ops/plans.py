@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -105,8 +106,10 @@ class Plan:
             counted = [f"increment_version(x{i})" for i in written]
             lines = [*self.lines, *counted, f"return {', '.join(results)}"]
         text = "\n ".join(["def plan(arguments):", *self.conditions, *lines])
-        self.names |= {"call": call, "increment_version": increment_version}
-        exec(_compile(text, "plan", "exec"), self.names)
+        name = f"plan {hash(text):x}"  # where a traceback finds the line, by the loader
+        source = {"__name__": name, "__loader__": SimpleNamespace(get_source=lambda _: text)}
+        self.names |= {"call": call, "increment_version": increment_version, **source}
+        exec(_compile(text, name, "exec"), self.names)
         self.names["plan"].__doc__ = text
         return self.names["plan"]
 
