@@ -254,6 +254,27 @@ def test_wherever_the_shares_end(workers, device):
             close(paged.mma(*operands, None, workers=workers), paged_oracle(*operands))
 
 
+@each_device
+def test_short_contexts_are_not_cut(device, monkeypatch):
+    """If the tables have room for no more than one part of a context, and the warps for all items,
+    a share is an item: nothing is merged, and no memory made for parts."""
+    outputs = []
+    monkeypatch.setattr(paged, "made", lambda x: outputs.append(x) or x)
+    monkeypatch.setattr(paged, "_workers", lambda *_: 10)
+    whole, longer, more = (5, 96, 0, 47, 16), (5, 97, 0, 47, 16), (5, 96, 0, 47, 16, 1)
+    for contexts, made in ((whole, 2), (longer, 3), (more, 3)):
+        operands = batch(Shape(contexts, heads=4, kv_heads=2), torch.float16, device)
+        for _ in each_mode(device):
+            outputs.clear()
+            close(paged.mma(*operands, None), paged_oracle(*operands))
+            assert len(outputs) == made
+    case = Shape((9, 50), heads=3, kv_heads=1, head_dim=128, queries=(3, 4))
+    q, *rest = batch(case, torch.float16, device)
+    out, lse = paged.mma(torch.cat((q, q)), *rest, None)  # the second half is of no sequence
+    close((out[:7], lse[:7]), paged_oracle(q, *rest))
+    assert out[7:].isnan().all() and lse[7:].isnan().all()
+
+
 def test_mma_and_cascade_are_the_same_in_any_order():
     operands = batch(Shape((5, 70, 0, 33), heads=6), torch.float16)
     got = same_in_each_order(lambda: paged.mma(*operands, None, workers=3))

@@ -7,7 +7,8 @@
 //           If cu_seqlens ends before the last token, the tokens after it are not written
 // Shapes    see paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads per KV
 //           head; pools at multiples of 16 bytes, queries at multiples of 4; fewer than 2^31 slots;
-//           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats. The launchers `_fp8` read
+//           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats, or null: then each warp
+//           owns all tiles of an item, and workers is tokens × KV heads. The launchers `_fp8` read
 //           pools of e4m3, which stand for the same numbers times key_scale and value_scale, float32
 //           per KV head, or one for all heads if `per_head` is 0; positive; 1 if null
 // Owns      each thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`,
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     Place now = find_share(work, worker, count, total);
     wait_for_last();
     let_next_begin();  // only here if skip > 0: cascade.cu reads keys before it waits
-    if (lane == 0)
+    if (lane == 0 && work.places)
         work.places[worker] = make_int4(now.token * paged.kv_heads + now.kv_head, now.tile,
                                         count ? now.tiles : 0, total);
     write_empty(work, worker);
@@ -236,7 +237,7 @@ static cudaError_t launch(const Shares<T, Cache>& work, cudaStream_t stream) {
     int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(Cache);  // at most 48 KiB, the default limit
     cudaError_t error =
         launch_behind(paged_mma<T, Cache, HEAD_DIM>, work.workers, WARP, bytes, stream, work);
-    if (error != cudaSuccess || work.workers == 1) return error;
+    if (error != cudaSuccess || work.workers == 1 || !work.places) return error;
     bytes = MERGE_THREADS * (sizeof(float4) + sizeof(float2));
     dim3 grid(work.workers - 1, work.paged.group());
     return launch_behind(paged_merge<T, Cache, HEAD_DIM>, grid, MERGE_THREADS, bytes, stream, work);
@@ -248,6 +249,7 @@ static cudaError_t launch(const Paged<T, Cache>& paged, float* workspace, int sk
                           const float* value_scale = nullptr, int per_head = 0) {
     if (paged.tokens == 0) return cudaSuccess;
     if (paged.group() > 16 || workers < 1 || skip % paged.block_size) return cudaErrorInvalidValue;
+    if (!workspace && workers != paged.tokens * paged.kv_heads) return cudaErrorInvalidValue;
     if (!aligned16(paged.key_pool, paged.value_pool) || paged.q_stride % 2 ||
         reinterpret_cast<uintptr_t>(paged.q) % 4)
         return cudaErrorMisalignedAddress;

@@ -17,7 +17,9 @@ struct Work {
     Paged<T, Cache> paged;
     int skip;         // tokens to skip at the start of every context, whole blocks
     int workers;
-    int4* places;     // [workers]: the item and tile where a share begins, its tiles, all tiles
+    // [workers]: the item and tile where a share begins, its tiles, all tiles; null: a share is an
+    // item, so no item is cut
+    int4* places;
     float* parts;     // [2 × workers, group, head_dim], a share's first and last part
     float* part_lse;  // [2 × workers, group]
     // Of a cache of 8-bit floats: float32 per KV head, or one for all heads if not per_head.
@@ -72,6 +74,12 @@ struct Place {
 template <typename Work>
 __device__ Place find_share(const Work& work, int worker, int& count, int& total) {
     int lane = threadIdx.x % WARP, kv_heads = work.paged.kv_heads;
+    if (work.places == nullptr) {
+        Place item = {};
+        item.enter(work, worker / kv_heads);
+        item.kv_head = worker % kv_heads;
+        return count = item.tiles, item;
+    }
     int first = 0, end = work.tokens(), position = -1;
     while (true) {
         int each = ceil_div(end - first, WARP), tiles = 0;

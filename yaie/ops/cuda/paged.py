@@ -25,7 +25,8 @@ from yaie.ops.registry import Declined, Unsupported, announce
 
 _MMA = constants("paged/mma.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
-LEAST_PART = 128  # keys of a part of a context in `split`, at least
+# Keys of a part of a context in `split`, at least. `mma` cuts no context if none has more.
+LEAST_PART = 128
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
 # though each query reads its context by itself: for the last 16 tokens of 4,000, a kernel for
 # prompts keeps few thread blocks busy (notebooks/data/27_engine_h200.json, "few queries").
@@ -137,19 +138,24 @@ def mma(
     Args:
         skip: how many tokens at the beginning of every context are left out, a multiple of
             block_size.
-        workers: thread blocks that share the work equally, by default as many as run together.
+        workers: thread blocks that share the work equally, by default as many as run together; or,
+            where the tables have room for short contexts only, one for each query and KV head, and
+            no second kernel merges.
         scales: of an 8-bit cache: of keys and of values, float32 on the device, and whether there
             is one for each KV head; by default 1.
         state: see `decode`.
     """
-    q, key_pool = operands[:2]
-    heads, head_dim = q.shape[1:]
-    group = heads // key_pool.shape[2]
-    _require_mma(q, key_pool, operands[2])
-    if workers is None:
-        workers = _workers(q.device, head_dim, key_pool.element_size())
-    size = workers * (4 + 2 * group * (head_dim + 1))
-    workspace = made(q.new_empty(size, dtype=torch.float32))
+    q, key_pool, value_pool, block_tables = operands[:4]
+    (tokens, heads, head_dim), (_, block_size, kv_heads, _) = q.shape, key_pool.shape
+    _require_mma(q, key_pool, value_pool)
+    most = workers or _workers(q.device, head_dim, key_pool.element_size())
+    items, room = tokens * kv_heads, block_tables.shape[1] * block_size - skip
+    if workers is None and items <= most and room <= LEAST_PART:
+        workers, workspace = items, None
+    else:
+        workers, group = most, heads // kv_heads
+        size = workers * (4 + 2 * group * (head_dim + 1))
+        workspace = made(q.new_empty(size, dtype=torch.float32))
     name, scales = ("mma_fp8", scales) if key_pool.element_size() == 1 else ("mma", ())
     workspace = *scales, workspace, skip, workers
     return decode("paged/mma.cu", name, *operands, workspace=workspace, state=state)
