@@ -540,8 +540,9 @@ extern "C" cudaError_t take(const volatile float* __restrict__ x, float** y, int
     take = launcher.packed_in(ctypes.CDLL(str(target)))
     given = [0x7F0000000008, 0, -3, 2**64 - 1, -math.inf, 0.1, True, -(2**40), 16]
     assert take(launcher.pack(*given)) == 1
-    first = launcher.addresses_first  # a repeated call packs only these again
-    assert first.pack(given[0], given[1], given[-1]) == launcher.pack(*given)[: first.size]
+    first = launcher.pack(8, 8, *given[2:-1], 8)
+    again = launcher.packed_again.pack(first, given[0], given[1], given[-1])
+    assert again == launcher.pack(*given)
     for place, other in enumerate((8, 8, 3, 1, 0.0, 0.2, False, 0, 8)):
         assert take(launcher.pack(*given[:place], other, *given[place + 1 :])) == 0
 

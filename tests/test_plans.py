@@ -10,7 +10,7 @@ import math
 import threading
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.bench.host import python_calls
-from yaie.build.jit import Module
+from yaie.build.jit import KernelError, Module
 from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.emulator.signature import Launcher
@@ -34,6 +34,7 @@ from yaie.ops.sampling import sample
 from yaie.ops.triton import runtime
 
 STREAM = 77
+GUARDS = plans.guards.TensorGuards
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,12 @@ def with_addresses(launcher: Launcher, values: list, addresses: tuple[int, ...])
     return values
 
 
+def again(start: Callable[[tuple], int | None], first: list) -> dict[str, object]:
+    """What `Module.repeat` returns; `start` takes the first values and the new addresses."""
+    pack = lambda first, *addresses: (first, addresses)  # noqa: E731
+    return {"start": start, "pack": pack, "first": first, "fail": pytest.fail}
+
+
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
     """Tensors by address; plans launch in the emulator, and their memory begins as NaN."""
@@ -77,8 +84,8 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
         return tensor.fill_(math.nan if tensor.is_floating_point() else -9)
 
     def repeat(module, launcher, index, first):
-        def start(*addresses):
-            *values, stream = with_addresses(launcher, first, addresses)
+        def start(packed):
+            *values, stream = with_addresses(launcher, *packed)
             assert index == -1 and stream == STREAM
             given = [
                 (tensors[value] if value else None) if parameter.pointer else value
@@ -86,7 +93,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> dict[int, torch.Tensor]:
             ]  # fmt: skip
             module._emulated().call(launcher, given)
 
-        return start
+        return again(start, first)
 
     monkeypatch.setitem(plans._EMPTY, "cpu", poisoned)
     monkeypatch.setattr(Module, "repeat", repeat)
@@ -100,11 +107,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     found: list[tuple] = []
 
     def repeat(module, launcher, index, first):
-        def start(*addresses):
-            *values, stream = with_addresses(launcher, first, addresses)
+        def start(packed):
+            *values, stream = with_addresses(launcher, *packed)
             found.append((launcher.name, values, stream, index))
 
-        return start
+        return again(start, first)
 
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     monkeypatch.setattr(Module, "repeat", repeat)
@@ -217,15 +224,20 @@ def test_a_plan_holds_no_tensor(launched: list) -> None:
     assert len(kept()) == 1 and [ref() for ref in held] == [None] * 3
 
 
-@pytest.mark.usefixtures("launched")
 def test_an_error_in_a_plan_shows_its_line(monkeypatch) -> None:
-    monkeypatch.setattr(Module, "repeat", lambda *_: lambda *addresses: 1 // 0)
+    true_repeat = Module.repeat
+
+    def repeat(module, launcher, index, first):
+        monkeypatch.setitem(module._on_gpu, index, {launcher.name: lambda packed: 700})
+        return true_repeat(module, launcher, index, first)
+
+    monkeypatch.setattr(Module, "repeat", repeat)
     for operator, given, line in (
-        (rms_norm, (torch.randn(3, 40), torch.randn(40)), "(at_x0, at_x1, at_y2, stream)"),
-        (silu_and_mul, (torch.randn(3, 40),), "(at_x0, at_y1, stream)"),
+        (rms_norm, (torch.randn(3, 40), torch.randn(40)), ", at_x0, at_x1, at_y2, stream)"),
+        (silu_and_mul, (torch.randn(3, 40),), ", at_x0, at_y1, stream)"),
     ):
         plans.launch(operator, given, "cuda", ())
-        with pytest.raises(ZeroDivisionError) as error:
+        with pytest.raises(KernelError, match=r"returned .*: it may be an earlier kern") as error:
             plans.launch(operator, given, "cuda", ())
         assert line in "".join(traceback.format_exception(error.value))
 
@@ -239,7 +251,18 @@ def test_each_call_has_its_own_memory(launched: list) -> None:
     assert all(values[:2] == [x.data_ptr(), weight.data_ptr()] for _, values, _, _ in launched)
 
 
+class CardGuards:
+    """Torch's guards, for which these tensors are on the card that they say, as a GPU's are."""
+
+    def __init__(self, *tensors: torch.Tensor, **options: object) -> None:
+        self.card, self.guards = tensors[0].get_device(), GUARDS(*tensors, **options)
+
+    def check(self, *tensors: torch.Tensor) -> bool:
+        return self.card == tensors[0].get_device() and self.guards.check(*tensors)
+
+
 def test_a_plan_launches_on_the_stream_and_card_of_its_call(launched, monkeypatch) -> None:
+    monkeypatch.setattr(plans.guards, "TensorGuards", CardGuards)
     x, weight = torch.randn(3, 40), torch.randn(40)
     streams = {-1: 5, 1: 9}
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", streams.__getitem__)
@@ -402,8 +425,8 @@ def test_threads_record_for_themselves(launched, monkeypatch) -> None:
 
 def test_a_call_by_a_plan_enters_few_functions(launched, monkeypatch) -> None:
     """Without the launch itself, which is two functions of ctypes and the driver's."""
-    most = {"rms_norm": 19, "add_rms_norm": 22, "decode": 29}
-    monkeypatch.setattr(Module, "repeat", lambda *_: lambda *_: None)
+    most = {"rms_norm": 16, "add_rms_norm": 18, "decode": 23}
+    monkeypatch.setattr(Module, "repeat", lambda *_: again(lambda _: None, []))
     entered = {}
     for name in most:
         operator, arguments = draw(0)[name]

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,12 +208,15 @@ class Module:
         functions = self._on_gpu.get(index) or self._compiled_for(index)
         _check(launcher, functions[launcher.name](launcher.pack(*values)))
 
-    def repeat(self, launcher: Launcher, index: int, values: Sequence[Any]) -> Callable[..., None]:
-        """A launch like one that `start` made, with other addresses: a function of the pointers and
-        the stream, when `index` is the current card. The numbers are those of `values`."""
-        function, pack = self._on_gpu[index][launcher.name], launcher.addresses_first.pack
-        numbers = launcher.pack(*values)[launcher.addresses_first.size :]
-        return lambda *addresses: _check(launcher, function(pack(*addresses) + numbers))
+    def repeat(self, launcher: Launcher, index: int, values: Sequence[Any]) -> dict[str, Any]:
+        """A launch like one that `start` made, with other addresses, when `index` is the current
+        card: `fail` takes the error of start(pack(first, *pointers, stream)), if it is not 0."""
+        return {
+            "start": self._on_gpu[index][launcher.name],
+            "pack": launcher.packed_again.pack,
+            "first": launcher.pack(*values),
+            "fail": partial(_check, launcher),
+        }
 
     def _compiled_for(self, index: int) -> dict[str, Any]:
         import torch

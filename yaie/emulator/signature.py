@@ -105,15 +105,16 @@ class Launcher:
 
     @cached_property
     def order(self) -> list[int]:
-        """Which parameters are packed one after another: pointers and the stream, the addresses
-        that differ from call to call, and then numbers."""
-        kinds = [0 if p.pointer else 1 if p.is_stream else 2 for p in self.parameters]
+        """Which parameters are packed one after another: numbers, and then pointers and the stream,
+        the addresses that differ from call to call."""
+        kinds = [1 if p.pointer else 2 if p.is_stream else 0 for p in self.parameters]
         return sorted(range(len(kinds)), key=kinds.__getitem__)
 
     @cached_property
-    def addresses_first(self) -> struct.Struct:
-        """Packs the pointers and the stream of a call: the first bytes of what `pack` returns."""
-        return struct.Struct("P" * sum(p.pointer or p.is_stream for p in self.parameters))
+    def packed_again(self) -> struct.Struct:
+        """Packs what `pack` returned, of which it takes the numbers, and other addresses."""
+        addresses = sum(p.pointer or p.is_stream for p in self.parameters)
+        return struct.Struct(f"{8 * (len(self.parameters) - addresses)}s{'Q' * addresses}")
 
     @cached_property
     def _packed(self) -> struct.Struct:
@@ -138,10 +139,9 @@ class Launcher:
 
     def packed_in(self, library: ctypes.CDLL) -> Any:
         """The launcher in a library that `yaie.build.nvcc` built; it takes what `pack` returns. If
-        it took twenty values, ctypes would need longer to convert them than the launch takes."""
-        function = getattr(library, f"yaie_packed_{self.name}")
-        function.restype, function.argtypes = ctypes.c_int, [ctypes.c_char_p]
-        return function
+        it took twenty values, ctypes would need longer to convert them than the launch takes; also
+        for one it takes longer if its type is declared."""
+        return getattr(library, f"yaie_packed_{self.name}")
 
     def at(self, address: int) -> Any:
         """The launcher as a function that is called at an address."""

@@ -75,7 +75,7 @@ def planned(*operators: str, written: Sequence[int] = ()) -> Callable[[Callable]
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*arguments: Any, backend: str = AUTO, **named: Any) -> Any:
-            on_gpu = arguments and type(arguments[0]) in plans.TENSORS and arguments[0].is_cuda
+            on_gpu = arguments and type(arguments[0]) is torch.Tensor and arguments[0].is_cuda
             if not on_gpu or named or (changed and not changed.isdisjoint(operators)):
                 return function(*arguments, backend=backend, **named)
             return plans.launch(function, arguments, backend, written)

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import _C, Tensor
 from torch._C._dynamo import guards
-from torch.autograd import _profiler_enabled
+from torch.autograd import _profiler_enabled, profiler
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 
@@ -38,8 +38,8 @@ MISSED = object()  # what a plan returns for the arguments of another call
 # torch.empty (an H100's host: notebooks/data/22_host_h100.json).
 _EMPTY = {"cuda": guards._empty_strided_cuda, "cpu": guards._empty_strided_cpu}
 _PLAIN = TENSORS | {int, float, bool, type(None)}
-# Per operator, back end, number of arguments, size of the first tensor and card, and whether
-# gradients are recorded, which no guard checks: functions of the arguments.
+# Per operator, back end, number of arguments and size of the first tensor: functions of the
+# arguments.
 _plans: dict[tuple, list[Callable[[tuple], Any]]] = {}
 _compile = lru_cache(MOST)(compile)  # other shapes and numbers have the same text
 
@@ -63,15 +63,18 @@ class Plan:
         given, dynamic = self.tensors.values(), ("dynamic_dims_sizes", "dynamic_dims_strides")
         check = guards.TensorGuards(*given, **dict.fromkeys(dynamic)).check
         self.names = {"check": check, "torch": torch, "_C": _C, "MISSED": MISSED}
-        fits = [f"check({', '.join(self.tensors)})"]
+        differ = [f"not check({', '.join(self.tensors)})"]
+        if any(x.requires_grad for x in given):  # no gradient is recorded: see must_be_seen
+            differ.append("_C.is_grad_enabled()")
         for i, x in enumerate(arguments):
             if type(x) in TENSORS:
-                fits.append(f"(at_x{i} := x{i}.data_ptr()) & 15 == {x.data_ptr() & 15}")
+                past = x.data_ptr() & 15
+                differ.append(f"(at_x{i} := x{i}.data_ptr()) & 15{f' != {past}' if past else ''}")
             else:  # 1, 1.0 and True are equal, but not all are allowed
-                fits.append(f"type(x{i}) is {self.name(type(x))} and x{i} == {self.name(x)}")
+                differ.append(f"type(x{i}) is not {self.name(type(x))} or x{i} != {self.name(x)}")
         self.conditions = [
             f"{''.join(f'x{i}, ' for i in range(len(arguments)))}= arguments",
-            f"if not ({' and '.join(fits)}): return MISSED",
+            f"if {' or '.join(differ)}: return MISSED",
         ]
         self.lines = [
             f"if _C._cuda_getDevice() != {self.index}:",
@@ -86,14 +89,15 @@ class Plan:
         self.names[name] = value
         return name
 
-    def note(self, start: Callable[..., None], values: Iterable[Any]) -> None:
-        """Record a launch on the current card: `start` takes the values, addresses of tensors and
-        numbers, and the stream after them. With a tensor that is neither given nor made, the call
-        cannot be kept."""
+    def note(self, line: str, values: Iterable[Any], **names: Any) -> None:
+        """Record a launch on the current card. Its line has the fields {values}, for addresses of
+        tensors and numbers, and those of `names`. With a tensor that is neither given nor made, the
+        call cannot be kept."""
         own = {x.data_ptr(): f"at_{name}" for name, x in self.tensors.items()}
         passed = [own.get(x.data_ptr()) if isinstance(x, Tensor) else self.name(x) for x in values]
         self.is_whole &= None not in passed
-        self.lines.append(f"{self.name(start)}({', '.join(map(str, passed))}, stream)")
+        names = {field: self.name(value) for field, value in names.items()}
+        self.lines.append(line.format(values=", ".join(map(str, passed)), **names))
         self.launches += 1
 
     def finish(self, call: Callable, written: Sequence[int], result: Any) -> Callable[[tuple], Any]:
@@ -171,10 +175,9 @@ def launch(
         written: which of them the operator writes into.
     """
     # The guards do not notice these; the rest of `must_be_seen` is checked when a plan is made.
-    if is_dynamo_compiling() or _profiler_enabled() or _C._len_torch_function_stack():
+    if is_dynamo_compiling() or profiler._is_profiler_enabled or _C._len_torch_function_stack():
         return operator(*arguments, backend=backend)
-    first, has_grad = arguments[0], _C.is_grad_enabled()
-    like = operator, backend, len(arguments), first.numel(), first.get_device(), has_grad
+    like = operator, backend, len(arguments), arguments[0].numel()
     for plan in _plans.get(like, ()):
         result = plan(arguments)
         if result is not MISSED:

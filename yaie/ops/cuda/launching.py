@@ -52,8 +52,9 @@ def _note(plan: plans.Plan, function: Callable[..., None], arguments: tuple[Any,
     module, launcher = function.kernel
     plan.is_whole &= launcher.can_repeat
     if plan.is_whole:
-        start = module.repeat(launcher, plan.index, launcher.values(arguments, 0))
-        plan.note(start, launcher.pointers(arguments))
+        again = module.repeat(launcher, plan.index, launcher.values(arguments, 0))
+        line = "if error := {start}({pack}({first}, {values}, stream)): {fail}(error)"
+        plan.note(line, launcher.pointers(arguments), **again)
 
 
 @cache

@@ -121,15 +121,15 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: A
     form = compiled.function, *grid, about.num_warps, about.shared, types
     launch = functools.partial(torch._C._StaticCudaLauncher._launch_kernel, *form)
 
-    def start(*values: Any) -> None:
-        if hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls:
-            rest = iter(values)
-            every = [constants[i] if i in constants else next(rest) for i in range(len(kinds))]
-            run(*every, stream=values[-1])
-        else:
-            launch(values[:-1], values[-1])
+    def hooked(values: tuple[Any, ...], stream: int) -> None:
+        rest = iter(values)
+        every = [constants[i] if i in constants else next(rest) for i in range(len(kinds))]
+        run(*every, stream=stream)
 
-    plan.note(start, [*passed, 0, 0])  # the last two are null: no scratch memory
+    has_hooks = "{hooks}.launch_enter_hook.calls or {hooks}.launch_exit_hook.calls"
+    line = f"({{hooked}} if {has_hooks} else {{launch}})(({{values}}), stream)"
+    values = [*passed, 0, 0]  # the last two are null: no scratch memory
+    plan.note(line, values, hooks=hooks, hooked=hooked, launch=launch)
 
 
 def fastest(
