@@ -9,7 +9,7 @@ import torch
 
 from yaie.course.core.manifest import find
 from yaie.course.core.mistakes import BadMistake, apply, read_mistakes
-from yaie.course.core.observe import Case, Observer, Raised, first_wrong, observed
+from yaie.course.core.observe import Case, Fact, Found, Observer, Raised, first_wrong, observed
 from yaie.course.core.texts import kept_file
 
 
@@ -50,6 +50,24 @@ def test_rounding_is_no_difference() -> None:
     near, far = torch.tensor([1.00001, 2.0]), torch.tensor([1.1, 2.0])
     assert not wrong(lambda see: see.close("x", near, torch.tensor([1.0, 2.0])))
     assert "1.1" in wrong(lambda see: see.close("x", far, torch.tensor([1.0, 2.0])))
+
+
+def test_numbers_that_nearly_agree_are_told_in_all_digits() -> None:
+    told = wrong(lambda see: see.close("x", 292522913, 292522913.375, rtol=1e-12))
+    assert told == "x is 292522913.0, expected 292522913.375"
+    pair = torch.tensor([1.0 + 2**-40], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    assert "is 1.0000000000009095 at" in wrong(lambda see: see.equal("x", *pair))
+
+
+def test_a_fault_in_another_memory_is_another_symptom() -> None:
+    """Though it is in the same line: it loads past the end of a tensor there, and stores past the
+    end of shared memory here."""
+    line = "row[c] = x[first + c];"
+    facts = [
+        Fact("", Found("out_of_bounds", line, where, memory), problem="strays")
+        for where, memory in (("x 4", "global"), ("x 8", "global"), (" 4", "shared"))
+    ]
+    assert facts[0].same(facts[1], strict=False) and not facts[0].same(facts[2], strict=False)
 
 
 def test_a_fact_is_a_copy() -> None:

@@ -226,6 +226,22 @@ def test_strays_are_seen_and_kept_from_memory() -> None:
     assert not after.accesses, "watching goes on after its end"
 
 
+@triton.jit
+def count_kernel(out_ptr, BLOCK: tl.constexpr):
+    tl.atomic_add(out_ptr + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32) + 1)
+
+
+@needs_interpreter
+def test_atomic_operations_are_watched_as_stores() -> None:
+    room = torch.zeros(8)
+    with watch() as trace:
+        count_kernel[(2,)](room[:5], BLOCK=8)
+    assert room.tolist() == [2.0] * 5 + [0.0] * 3
+    assert [(a.kind, a.elements[a.stray].tolist()) for a in trace.strays] == [
+        ("store", [5, 6, 7])
+    ] * 2
+
+
 @needs_interpreter
 def test_masked_lanes_without_a_value_are_nan() -> None:
     for dtype in (torch.float32, torch.float16):

@@ -79,7 +79,8 @@ def number_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
         return ""
     if math.isfinite(want) and abs(got - want) <= atol + rtol * abs(want):
         return ""
-    return f"is {got:.6g}, expected {want:.6g}"
+    first, other = _apart(float(got), float(want))
+    return f"is {first}, expected {other}"
 
 
 def tensor_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
@@ -105,15 +106,22 @@ def tensor_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
         return ""
     nan = got.isnan() & wrong
     if bool(nan.any()):
-        return f"is NaN{_index(nan)}, expected {_item(want, nan)} ({int(nan.sum())} NaN in all)"
+        value = _number(want[nan][0].item())
+        return f"is NaN{_index(nan)}, expected {value} ({int(nan.sum())} NaN in all)"
     count = "" if wrong.numel() == 1 else f" ({int(wrong.sum())} of {wrong.numel()} differ)"
-    return f"is {_item(got, wrong)}{_index(wrong)}, expected {_item(want, wrong)}{count}"
+    first, other = _apart(*(tensor[wrong][0].item() for tensor in (got, want)))
+    return f"is {first}{_index(wrong)}, expected {other}{count}"
 
 
 def _index(mask: Any) -> str:
     return f" at index {mask.nonzero()[0].tolist()}" if mask.ndim else ""
 
 
-def _item(tensor: Any, mask: Any) -> str:
-    value = tensor[mask][0].item()
+def _apart(got: Any, want: Any) -> tuple[str, str]:
+    """Two numbers in a few digits, or in all of them where they would look the same."""
+    few = _number(got), _number(want)
+    return few if few[0] != few[1] else (str(got), str(want))
+
+
+def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -40,7 +40,7 @@ LANES = ("inactive_lane", "wrong_mask", "divergent_collective", "deadlock")
 
 EXPLAIN: Explain = {
     "out_of_bounds": "No thread may touch memory that is not its tensors'.",
-    "misaligned": "A load or store of 8 or 16 bytes needs an address that is a multiple of that.",
+    "misaligned": "A load or store needs an address that is a multiple of its size in bytes.",
     "race": "Two threads touch it in no order, and one of them writes: which comes first is luck.",
     "pending_copy": (
         "The bytes of an asynchronous copy are there when its thread has waited for its group and "
@@ -281,7 +281,8 @@ def _note_finding(
     unset = finding.kind == "uninitialized" and finding.memory == "none"  # a thread's own variable
     told = UNSET if unset else explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
-    see.found(Found(finding.kind, text, _where(finding)), finding.message, f"{size}{told}")
+    found = Found(finding.kind, text, _where(finding), finding.memory)
+    see.found(found, finding.message, f"{size}{told}")
 
 
 def _where(finding: Finding) -> str:

@@ -89,11 +89,13 @@ class Found:
         kind: such as "race", "out_of_bounds", "time_limit".
         text: the source line it is at, without its white space; "" if there is none.
         where: which element and which threads; "" if that is not known.
+        memory: "global", "shared" or another in which the element is; "" if that is not known.
     """
 
     kind: str
     text: str = ""
     where: str = ""
+    memory: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Fact:
         if not strict and isinstance(self.got, Found) and isinstance(other.got, Found):
             mine, theirs = self.got, other.got
             alike = mine.text == theirs.text or mine.where == theirs.where
-            return mine.kind == theirs.kind and alike
+            return (mine.kind, mine.memory) == (theirs.kind, theirs.memory) and alike
         return not difference(self.got, other.got, self.rtol, self.atol)
 
 

@@ -90,7 +90,7 @@ class Access:
     """A load or store of one program.
 
     Attributes:
-        kind: "load" or "store".
+        kind: "load" or "store", which an atomic operation counts as, too.
         program: its number along each axis of the grid.
         name: the tensor.
         elements: the element of every lane, counted from the tensor's first; any shape.
@@ -164,7 +164,7 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
         return
     names = {tensor.data_ptr(): name for name, tensor in tensors.items()}
     places: list[_Place] = []
-    run = GridExecutor.__call__
+    run, atomic = GridExecutor.__call__, InterpreterBuilder.create_atomic_rmw
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
     def watched_run(executor: Any, *arguments: Any, **keywords: Any) -> None:
@@ -203,8 +203,15 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
         mask = seen(builder, "store", pointers, mask)
         return store(builder, pointers, value, mask, *more, **options)
 
+    def watched_atomic(
+        builder: Any, operation: Any, pointers: Any, value: Any, mask: Any, *more: Any
+    ) -> Any:
+        mask = seen(builder, "store", pointers, mask)
+        return atomic(builder, operation, pointers, value, mask, *more)
+
     with (
         patch.object(GridExecutor, "__call__", watched_run),
+        patch.object(InterpreterBuilder, "create_atomic_rmw", watched_atomic),
         patch.object(InterpreterBuilder, "create_masked_load", watched_load),
         patch.object(InterpreterBuilder, "create_masked_store", watched_store),
     ):

@@ -20,6 +20,7 @@ def cases() -> Iterator[Case]:
     yield pair([0, 0, 0], [0, 0, 0, 0], "The shorter one is a prefix of the longer one.")
     yield pair([7, 4093, 20617], [7, 4093, 31], "The third tokens differ.")
     yield pair([4093, 20617], [4093, 20617, 4093], "The shorter one is a prefix of the longer one.")
+    yield pair([5, 8, 2], [5, 8, 21], "The third tokens differ, though their digits begin alike.")
     generator = random.Random(0)
     for _ in range(300):
         a = [generator.randrange(3) for _ in range(generator.randrange(8))]

@@ -15,6 +15,7 @@ def cases() -> Iterator[Case]:
     yield lookup({"long": [1, 2, 3], "short": [1]}, [1, 2, 7])
     yield lookup({2: [5, 6], 10: [5, 6]}, [5])
     yield lookup({"b": [5, 6], 3: [5, 6]}, [5, 6])
+    yield lookup({"zero": [0, 5], "one": [1]}, [0, 5, 1])
     yield lookup({}, [1, 2])
     yield Case(f"a trie of one request with {DEEP:,} tokens", trace=None, depth=DEEP)
     generator = random.Random(0)
@@ -51,10 +52,11 @@ def observe(TokenTrie: type, case: Case, see: Observer) -> None:
     prefix = f"The longest prefix that a request begins with is {case.prompt[:length]}."
     call = f"find_shared_prefixes({case.prompt})"
     with see.call(call):
-        got = trie.find_shared_prefixes(list(case.prompt))
+        got = trie.find_shared_prefixes(prompt := list(case.prompt))
     see.equal(call, got, (by_length[length] if length else [], length), prefix)
     after = trie.num_nodes, trie.get_shared_computation_graph()
     see.true(call, after == held, "changed the trie", "A lookup only reads.")
+    see.unchanged(["token_ids"], [prompt], [case.prompt])
 
 
 draw = pictures.draw_trie_matches

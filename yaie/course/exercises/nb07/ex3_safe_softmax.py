@@ -23,8 +23,9 @@ def cases() -> Iterator[Case]:
         yield planned([row, [-x for x in row], [0.0, 1.0]], dtype)
     yield planned([[1.0, -INF, 3.0], [-INF, 0.0, -INF]])
     yield planned([[-INF, -INF], [1.0, -INF]])
-    for shape in ((2, 0), (2, 3, 0)):
-        yield Case(f"scores {list(shape)}, rows without keys", scores=torch.zeros(shape))
+    for shape, dtype in (((2, 0), None), ((2, 3, 0), None), ((2, 0), torch.float64)):
+        words = f"scores {list(shape)}{f' in {dtype_name(dtype)}' if dtype else ''}"
+        yield Case(f"{words}, rows without keys", scores=torch.zeros(shape, dtype=dtype))
     generator = torch.Generator().manual_seed(0)
     for dtype in (torch.float32, torch.float64, torch.float16):
         for shape in ((4, 7), (2, 3, 5), (1, 1), (6,)):

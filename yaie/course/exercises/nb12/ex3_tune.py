@@ -9,7 +9,7 @@ import torch
 
 from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
-from yaie.course.core.triton import HAS_TRITON, plain_errors
+from yaie.course.core.triton import HAS_TRITON, Access, plain_errors, see_strays, watch
 from yaie.course.exercises.nb11.tensors import randn
 
 TILES = [(m, n) for m in (16, 64) for n in (32, 128)]
@@ -22,6 +22,7 @@ def cases() -> Iterator[Case]:
     yield launched((64, 128), (40, 70), (40, 70))
     yield launched((16, 32), (40, 70), (90, 70), (7, 70))  # rows change in every step
     yield launched((64, 32), (40, 70), (40, 30), (40, 70), (9, 30))
+    yield launched((64, 32), (128, 64))  # whole tiles
 
 
 def launched(fastest: tuple[int, int], *shapes: tuple[int, int]) -> Case:
@@ -77,8 +78,13 @@ def observe(mine: Any, case: Case, see: Observer) -> None:
         for number, (rows, columns) in enumerate(case.shapes):
             x = randn(rows, columns, seed=number)
             before = len(clock.trials)
-            with see.call("column_sum"), patch.object(torch, "empty", unwritten):
+            with (
+                watch() as trace,
+                see.call("column_sum"),
+                patch.object(torch, "empty", unwritten),
+            ):
                 out = mine.column_sum(x, kernel)
+            see_strays(see, trace, beyond)
             observe_launch(see, case, number, clock, before)
             why = (
                 f"A trial launches the kernel {REPEATS} times, and each launch adds to the output: "
@@ -89,6 +95,10 @@ def observe(mine: Any, case: Case, see: Observer) -> None:
             grid = -(-rows // case.fastest[0]), -(-columns // case.fastest[1])
             why = "A program beyond the last tile is launched for nothing."
             see.equal(f"the grid of launch {number + 1}", clock.grid[:2], grid, why)
+
+
+def beyond(access: Access) -> str:
+    return "x has rows × columns elements, row after row, and out one for each column."
 
 
 def unwritten(*size: Any, **options: Any) -> Any:

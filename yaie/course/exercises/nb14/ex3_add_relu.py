@@ -16,13 +16,14 @@ NAME = "add_relu_half2_f16"
 def cases() -> Iterator[KernelCase]:
     for n in (1000, 33, 1, 2, 3, 31, 32, 1023, 1025):
         yield KernelCase(f"n = {n:,}", n=n)
-    yield KernelCase("NaN, infinities and sums that overflow", n=None)
+    yield KernelCase("NaN, infinities and sums that overflow", n=None, first=0)
+    yield KernelCase("these without the first, of which the last is alone", n=None, first=1)
     yield KernelCase("n = 1,025, threads in reverse order", n=1025, how={"order": "reverse"})
     yield KernelCase("n = 100,003", n=100_003, how={"checked": False})
 
 
 def observe(path: Path, case: KernelCase, see: Observer) -> None:
-    x, y = (vector(case.n, i, torch.float16) for i in (1, 2)) if case.n else special()
+    x, y = (vector(case.n, i, torch.float16) for i in (1, 2)) if case.n else special(case.first)
     n = len(x)
     because = "It has to be what torch.relu(x + y) gives: the sum is rounded to float16 once."
     report = see_result(see, path, NAME, x, y, torch.relu(x + y), because=because, **case.how)
@@ -34,13 +35,14 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         see.at_most("requests of warps for single elements of x", single, 2, pairs)
 
 
-def special() -> tuple[Any, Any]:
-    """Every pair of some numbers that tell one formula from another."""
+def special(first: int) -> tuple[Any, Any]:
+    """Every pair, from the first, of some numbers that tell one formula from another."""
     inf, nan = float("inf"), float("nan")
     values = [0.0, 1.0, -1.0, 0.1, 2.5, 3.14, -2.72, 1e-7]
     values += [65504.0, -65504.0, 2049.0, inf, -inf, nan]
     numbers = torch.tensor(values, dtype=torch.float16)
-    return numbers.repeat(len(values)), numbers.repeat_interleave(len(values))
+    pairs = numbers.repeat(len(values)), numbers.repeat_interleave(len(values))
+    return tuple(x[first:].clone() for x in pairs)
 
 
 def draw(path: Path) -> Any:

@@ -12,6 +12,10 @@ from yaie.course.core.observe import Observer
 LONGEST = 227 * 1024 // 4  # floats that fit the shared memory of a Hopper thread block
 REFUSED = "A refused launch runs no thread, and only the returned code shows it."
 EXPLAIN = {
+    "out_of_bounds": (
+        "The kernel is right. A launch has a thread block for each row, and `columns` floats of "
+        "shared memory, counted in bytes."
+    ),
     "cudaErrorInvalidConfiguration": (
         "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "
         "thread block. Which of the two is it at this size?"
