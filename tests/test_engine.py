@@ -949,7 +949,7 @@ def test_the_largest_graph_is_captured_first(monkeypatch):
     monkeypatch.setattr(graphs, "_capture_one", lambda _, shape, *__: order.append(shape))
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
-    runner = SimpleNamespace(model=SimpleNamespace(backends={}))
+    runner = SimpleNamespace(model=SimpleNamespace(backends={}, dtype=torch.float32))
     graphs.capture(runner, graphs.shapes(200, 8, 16, 256))
     sizes = [(shape.tokens, shape.rows) for shape in order]
     assert sizes == sorted(sizes, reverse=True) and sizes[:2] == [(256, 200), (256, 128)]

@@ -13,9 +13,11 @@ pytestmark = [
 
 # Products as of Llama-3.1-8B, for which cuBLAS cuts sums into parts that it has to keep somewhere.
 FREED = """
+import sys
 import torch
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
+from yaie.engine import libraries
 from yaie.model.config import ModelConfig
 from yaie.bench.drawn import random_model
 from types import SimpleNamespace
@@ -25,6 +27,7 @@ config = ModelConfig(
     num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=256,
 )
 model = random_model(config, "bfloat16", torch.device("cuda"))
+libraries.GAIN = float(sys.argv[1])
 config = EngineConfig(num_blocks=64, max_num_seqs=4)
 engine = Engine(model, SimpleNamespace(eos_token_id=None), config)
 for graph in engine.runner.graphs:
@@ -42,9 +45,10 @@ print("untouched")
 """
 
 
-def test_nobody_can_free_the_memory_that_a_graph_works_in():
+@pytest.mark.parametrize("gain", [1, -9], ids=["cuBLAS", "cuBLASLt"])
+def test_nobody_can_free_the_memory_that_a_graph_works_in(gain):
     """`torch.compile` frees what cuBLAS keeps; others put their data there. In a process of its
     own: where it goes wrong, it can use its GPU no more."""
-    command = [sys.executable, "-c", FREED]
+    command = [sys.executable, "-c", FREED, str(gain)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["untouched"], done.stderr[-2000:]

@@ -28,7 +28,7 @@ from yaie.ops.elementwise import silu_and_mul
 from yaie.ops.norm import add_rms_norm, rms_norm
 
 CALLS = 300
-BATCH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS = 8, 576, 9, 3, 64, 16, 8
+BATCH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE = 8, 576, 9, 3, 64, 16
 Call = Callable[[], Any]
 
 
@@ -37,25 +37,30 @@ def calls(device: str, backend: str) -> dict[str, tuple[Call, Call]]:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     options = {"device": device, "dtype": dtype}
     (x, residual), weight = torch.randn(2, BATCH, HIDDEN, **options), torch.randn(HIDDEN, **options)
-    q = torch.randn(BATCH, HEADS, HEAD_DIM, **options)
-    pools = torch.randn(2, BATCH * BLOCKS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, **options)
-    ints = {"device": device, "dtype": torch.int32}
-    tables = torch.arange(BATCH * BLOCKS, **ints).view(BATCH, BLOCKS)
-    lengths = torch.full((BATCH,), BLOCKS * BLOCK_SIZE, **ints)
-    starts = torch.arange(BATCH + 1, **ints)
-    dense = torch.randn(BATCH, HEADS, BLOCKS * BLOCK_SIZE, HEAD_DIM, **options)
-    one = q.unsqueeze(2)
-    paged = (q, *pools, tables, lengths, starts)
     norm = partial(F.rms_norm, x, (HIDDEN,), weight, 1e-6)
     return {
         "rms_norm": (lambda: rms_norm(x, weight, backend=backend), norm),
         "add_rms_norm": (lambda: add_rms_norm(x, residual, weight, backend=backend), norm),
         "silu_and_mul": (lambda: silu_and_mul(x, backend=backend), lambda: F.silu(x)),
-        "paged_attention": (
-            lambda: paged_attention_forward(*paged, backend=backend),
-            lambda: F.scaled_dot_product_attention(one, dense, dense),
-        ),
+        "paged_attention, 128 keys": attention(128, backend, **options),
+        "paged_attention, 2,048 keys": attention(2048, backend, **options),
     }
+
+
+def attention(context: int, backend: str, **options: Any) -> tuple[Call, Call]:
+    """A call of paged attention, one query per sequence, and torch's over the same keys in a row.
+    Long contexts are cut, and a second kernel merges the parts."""
+    blocks, ints = context // BLOCK_SIZE, {"device": options["device"], "dtype": torch.int32}
+    q = torch.randn(BATCH, HEADS, HEAD_DIM, **options)
+    pools = torch.randn(2, BATCH * blocks, BLOCK_SIZE, KV_HEADS, HEAD_DIM, **options)
+    tables = torch.arange(BATCH * blocks, **ints).view(BATCH, blocks)
+    lengths, starts = torch.full((BATCH,), context, **ints), torch.arange(BATCH + 1, **ints)
+    paged = (q, *pools, tables, lengths, starts)
+    one, dense = q.unsqueeze(2), torch.randn(BATCH, HEADS, context, HEAD_DIM, **options)
+    return (
+        lambda: paged_attention_forward(*paged, backend=backend),
+        lambda: F.scaled_dot_product_attention(one, dense, dense),
+    )
 
 
 def run(device: str, backend: str = "cuda", launch: bool = True, rounds: int = 9) -> list[dict]:
@@ -76,7 +81,7 @@ def run(device: str, backend: str = "cuda", launch: bool = True, rounds: int = 9
             row = {"operator": name, "us": own, "torch_us": peer, "ratio": own / peer}
             row |= {"fastest_us": least, "fastest_torch_us": peer_least}
             results.append(row | {"python_calls": python_calls(pair[0])})
-            print(f"{name:16} {own:6.1f} µs, torch {peer:6.1f} µs, {own / peer:5.2f} times; "
+            print(f"{name:27} {own:6.1f} µs, torch {peer:6.1f} µs, {own / peer:5.2f} times; "
                   f"fastest round {least:6.1f} and {peer_least:6.1f} µs; "
                   f"{results[-1]['python_calls']} Python calls")  # fmt: skip
     return results

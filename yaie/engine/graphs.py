@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from yaie.engine.inputs import Shape
+from yaie.engine.libraries import choose_libraries
 from yaie.model.llama import Llama
 from yaie.ops.registry import AUTO, location, order
 
@@ -114,6 +115,9 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
         print(f"no CUDA graphs: {reason}", file=sys.stderr)
         return []
     started, graphs = time.perf_counter(), {}
+    if runner.model.dtype.itemsize == 2:
+        sizes = {size for shape in shapes for size in (shape.tokens, shape.rows)}
+        choose_libraries(runner.model.linears(), sorted(sizes))
     # The largest first: the others fit into its memory, which is shared on one stream only.
     pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     for shape in sorted(shapes, key=lambda shape: (shape.tokens, shape.rows), reverse=True):

@@ -40,6 +40,9 @@ class Linear(nn.Module):
 
     With `gated_sms`, the number of the card's SMs, a kernel of the back end `cuda` computes the
     product with gate and up and the activation after it, if the tokens keep these SMs busy.
+
+    torch leaves a product with a bias to cuBLASLt, any other one to cuBLAS. With `zeros`, biases of
+    zeros by the number of tokens, cuBLASLt multiplies so many; see `yaie.engine.libraries`.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):
@@ -47,6 +50,7 @@ class Linear(nn.Module):
         self.weight, self.bias = weight, bias
         self.rows: Sequence[Rows] = ()
         self.by_gemv, self.gated_sms = False, 0
+        self.zeros: dict[int, torch.Tensor] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """`[tokens, in]` -> `[tokens, out]`."""
@@ -57,7 +61,7 @@ class Linear(nn.Module):
             launch(GEMV, "gemv", x.dtype, x, weight, self.bias, out, *weight.shape)
             return out
         if not self.rows:
-            return functional.linear(x, self.weight, self.bias)
+            return functional.linear(x, self.weight, self.zeros.get(len(x), self.bias))
         if not self.torch_is_faster(len(x)):
             return native.product(x, self.rows, self.bias)
         x = x.to(torch.bfloat16)

@@ -37,6 +37,7 @@ from yaie.model.tokenizer import Tokenizer
 REQUESTS, LEAST, MOST, WORDS = 256, 100, 1024, 10_000
 TEMPERATURE = 0.6
 STEP_TOKENS = 16_384  # at most, as in mini-sglang's own benchmark of this workload
+LONGEST = 4096  # tokens of a request, at most, in both engines
 RESULT = "offline: "  # a process prints its JSON after this
 
 Workload = tuple[list[list[int]], list[int]]
@@ -55,7 +56,9 @@ def workload(seed: int) -> Workload:
 def own(shape: str, folder: Path, batched: int, policy: str) -> Generate:
     """This engine: a function that answers prompts and returns the length of each answer."""
     model = random_model(ModelConfig.from_dict(shape_of(shape)), "bfloat16", torch.device("cuda"))
-    options = EngineConfig(max_num_seqs=REQUESTS, max_num_batched_tokens=batched, policy=policy)
+    options = EngineConfig(
+        max_num_seqs=REQUESTS, max_num_batched_tokens=batched, policy=policy, max_model_len=LONGEST
+    )
     engine = Engine(model, Tokenizer(folder), options)
 
     def generate(prompts: list[list[int]], outputs: list[int]) -> list[int]:
@@ -82,7 +85,7 @@ def mini_sglang(shape: str, folder: Path, batched: int, policy: str) -> Generate
 
     minisgl.engine.Engine._load_weight_state_dict = draw  # instead of reading files
     llm = LLM(
-        str(folder), max_seq_len_override=4096, max_extend_tokens=batched,
+        str(folder), max_seq_len_override=LONGEST, max_extend_tokens=batched,
         cuda_graph_max_bs=REQUESTS, attention_backend="fi", page_size=1,
     )  # fmt: skip
 

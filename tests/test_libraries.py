@@ -1,0 +1,85 @@
+"""Which of torch's two libraries computes a product: the choice, and what a layer does with it."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from yaie.course.core.paths import DATA
+from yaie.engine import libraries
+from yaie.model.linear import Linear
+
+OUT, IN = 512, 256
+DTYPE = torch.bfloat16
+
+
+def layers(count: int, out: int = OUT, device: str = "cpu") -> list[Linear]:
+    weights = torch.randn(count, out, IN).to(device, DTYPE)
+    return [Linear(nn.Parameter(weight, requires_grad=False)) for weight in weights]
+
+
+def test_the_library_that_is_clearly_faster_is_taken(monkeypatch):
+    """For each number of tokens, by all layers of a shape; few of them are timed."""
+    monkeypatch.setattr(libraries, "COLD", 3 * OUT * IN * DTYPE.itemsize - 1)
+    ratios = {(OUT, 8): 0.95, (OUT, 16): 0.97, (OUT, 24): 1.2, (2 * OUT, 16): 0.5}
+    timed = []
+
+    def times(group, x, zeros):
+        assert x.shape[1] == IN and x.dtype == zeros.dtype == DTYPE
+        assert zeros.shape == (len(group[0].weight),) and not zeros.any()
+        timed.append(len(group))
+        return 2.0, 2.0 * ratios.get((len(zeros), len(x)), 1.0)
+
+    monkeypatch.setattr(libraries, "times", times)
+    few, many, (biased,) = layers(4), layers(2, 2 * OUT), layers(1)
+    biased.bias = nn.Parameter(torch.ones(OUT, dtype=DTYPE), requires_grad=False)
+    libraries.choose_libraries([*few, biased, *many], [8, 16, 24])
+    assert [[*layer.zeros] for layer in few] == [[8]] * 4
+    assert [[*layer.zeros] for layer in many] == [[16]] * 2
+    assert biased.zeros == {}
+    assert timed == [3] * 3 + [2] * 3  # 3 of 4: as many as COLD bytes need
+
+
+def test_what_an_own_kernel_computes_is_not_timed(monkeypatch):
+    monkeypatch.setattr(libraries, "times", lambda *_: (2.0, 1.0))
+    gemv, gated = layers(2)
+    gemv.by_gemv = True
+    monkeypatch.setattr(gated, "takes_gated", lambda x: len(x) == 24)
+    libraries.choose_libraries([gemv], [1, 8, 24])
+    libraries.choose_libraries([gated], [1, 8, 24])
+    assert [*gemv.zeros] == [8, 24] and [*gated.zeros] == [1, 8]
+
+
+def test_a_bias_of_zeros_changes_no_product():
+    (layer,) = layers(1)
+    x = torch.randn(4, IN).to(DTYPE)
+    wanted = layer(x), layer(x[:3])
+    layer.zeros[3] = torch.zeros(OUT, dtype=DTYPE)
+    assert torch.equal(layer(x), wanted[0]) and torch.equal(layer(x[:3]), wanted[1])
+    layer.zeros[3] += 1  # so it is added
+    assert torch.equal(layer(x), wanted[0]) and not torch.equal(layer(x[:3]), wanted[1])
+
+
+def test_the_text_on_the_record():
+    record = json.loads((DATA / "27_libraries_h200.json").read_text())
+    assert record["machine"]["gpu"] == "NVIDIA H200"
+    down = record["models"]["llama-3b"]["down"]["tokens"]
+    for tokens, said in (("224", 0.76), ("184", 1.41)):
+        cublas, cublaslt = down[tokens]
+        assert round(cublaslt / cublas, 2) == said and str(said) in libraries.__doc__
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_both_libraries_multiply_and_one_is_chosen():
+    sizes, group = (1, 8, 40, 384), layers(3, device="cuda")
+    libraries.choose_libraries(group, sizes)
+    assert {*group[0].zeros} <= {*sizes}
+    zeros = torch.zeros(OUT, device="cuda", dtype=DTYPE)
+    for size in sizes:
+        x = torch.randn(size, IN, device="cuda", dtype=DTYPE)
+        wanted = x.double() @ group[0].weight.double().T
+        for bias in (None, zeros):
+            group[0].zeros = {} if bias is None else {size: bias}
+            assert (group[0](x) - wanted).norm() < 3e-3 * wanted.norm()

@@ -1,0 +1,71 @@
+"""Which of torch's two libraries computes each product of a step, cuBLAS or cuBLASLt.
+
+Each chooses a kernel by the sizes of a product, by rules of its own. Where they differ, either may
+be right: on an H200, cuBLASLt takes 0.76 of cuBLAS's time for 224 tokens and Llama-3.2-3B's `down`,
+and 1.41 of it for 184 tokens (notebooks/data/27_libraries_h200.json). So both are timed, when the
+sizes of the CUDA graphs are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from yaie.model.linear import Linear
+
+COLD = 2**28  # bytes of weights that are read before a weight is read again: more than an L2 has
+ROUNDS = 4
+# cuBLASLt must save this part of the time: another kernel rounds otherwise, and two starts on the
+# same card should choose the same.
+GAIN = 0.04
+
+
+@torch.inference_mode()
+def choose_libraries(linears: Iterable[Linear], sizes: Iterable[int]) -> None:
+    """Time products of these numbers of tokens by both libraries, and note in each layer those
+    that it leaves to cuBLASLt. Layers of one shape do the same; with a bias it is always cuBLASLt."""
+    groups: dict[torch.Size, list[Linear]] = {}
+    for linear in linears:
+        if linear.bias is None:
+            groups.setdefault(linear.weight.shape, []).append(linear)
+    for group in groups.values():
+        weight = group[0].weight
+        zeros = weight.new_zeros(len(weight))
+        draw = torch.Generator(weight.device).manual_seed(0)
+        timed = group[: -(-COLD // weight.nbytes)]
+        for tokens in sizes:
+            x = weight.new_empty(tokens, weight.shape[1]).normal_(generator=draw)
+            if group[0].takes(x) or group[0].takes_gated(x):
+                continue  # a kernel of the back end `cuda` computes it
+            cublas, cublaslt = times(timed, x, zeros)
+            if cublaslt < (1 - GAIN) * cublas:
+                for linear in group:
+                    linear.zeros[tokens] = zeros
+
+
+def times(linears: Sequence[Linear], x: torch.Tensor, zeros: torch.Tensor) -> tuple[float, float]:
+    """Milliseconds of the products of x with all these layers by cuBLAS and by cuBLASLt, each the
+    least of several; the two take turns, as the card's clock changes."""
+    graphs = [_captured(linears, x, bias) for bias in (None, zeros)]
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    least = [float("inf")] * 2
+    for _ in range(ROUNDS):
+        for i, graph in enumerate(graphs):
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            least[i] = min(least[i], begin.elapsed_time(end))
+    return least[0], least[1]
+
+
+def _captured(
+    linears: Sequence[Linear], x: torch.Tensor, bias: torch.Tensor | None
+) -> torch.cuda.CUDAGraph:
+    torch.nn.functional.linear(x, linears[0].weight, bias)  # loads what no capture can load
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for linear in linears:
+            torch.nn.functional.linear(x, linear.weight, bias)
+    return graph
