@@ -24,7 +24,7 @@ GAIN = 0.04
 @torch.inference_mode()
 def choose_libraries(linears: Iterable[Linear], sizes: Iterable[int]) -> None:
     """Time products of these numbers of tokens by both libraries, and note in each layer those
-    that it leaves to cuBLASLt. Layers of one shape do the same; with a bias it is always cuBLASLt."""
+    that it leaves to cuBLASLt. Layers of one shape do the same. Those with a bias always do."""
     groups: dict[torch.Size, list[Linear]] = {}
     for linear in linears:
         if linear.bias is None:
