@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
-# Such a step has a second graph for at most this many requests: with fewer rows of logits and of
-# the last layer's products, and a smaller block table to copy.
-FEW_REQUESTS = 128
+# Such a step has more graphs for at most so many requests: with fewer rows of logits and of the
+# last layer's products, and a smaller block table to copy.
+FEW_REQUESTS = 128, 192
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
     decode = [Shape(n, n, n, max_blocks, n) for n in sorted(sizes | {max_num_seqs})]
     most_tokens = min(most_tokens, max_num_seqs * max_blocks * block_size, PROMPT_TOKENS[-1])
     tokens = sorted({n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens})
-    requests = min(FEW_REQUESTS, max_num_seqs), max_num_seqs
+    requests = sorted({min(n, max_num_seqs) for n in (*FEW_REQUESTS, max_num_seqs)})
     mixed = [_mixed(n, most, max_blocks) for n in tokens for most in requests]
     return decode + list(dict.fromkeys(mixed))
 
