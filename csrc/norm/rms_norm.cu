@@ -9,9 +9,9 @@
 //           (4 × rows + 1) × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
 // Idea      a row is needed twice, for its mean and for its result. A thread's chunks fit in its
-//           registers, so they are read once, by 16-byte loads that are all in flight together. A
-//           row that is too long, or does not begin at a multiple of 16, is read twice, element by
-//           element.
+//           registers, so they are read once, by 16-byte loads that are all in flight together with
+//           those of the residual and of the weights: few rows take as long as one load. A row that
+//           is too long, or does not begin at a multiple of 16, is read twice, element by element.
 #include "follow.cuh"
 #include "norm/row_sum.cuh"
 
@@ -21,8 +21,9 @@ static __device__ float square(T x) {
 }
 
 template <typename T, int VECS>
-__global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total,
-                         int rows, int size, float eps) {
+__global__ void __launch_bounds__(MAX_THREADS)
+    rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total, int rows, int size,
+             float eps) {
     let_next_begin();
     int row = blockIdx.x * blockDim.y + threadIdx.y;
     size_t start = (size_t)row * size;
@@ -35,28 +36,33 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
     wait_for_last();
     if (row >= rows) return;  // a whole warp returns; with one warp per row there is no barrier
 
-    Vec<T> kept[VECS];
-    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)
+    // All loads come before the first store: behind one the compiler may not move them, since it
+    // might write what they read. Only with many chunks the weights wait for registers.
+    Vec<T> kept[VECS], others[VECS], weights[VECS];
+    auto load_weights = [&] {
+        for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)
+            weights[v] = load16(weight + column);
+    };
+    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
         kept[v] = load16(x + start + column);
-    if (residual) {
-        for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
-            Vec<T> other = load16(residual + start + column);
-            for (int k = 0; k < Vec<T>::SIZE; ++k)
-                kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(other[k]));
-            store16(total + start + column, kept[v]);
-        }
+        if (residual) others[v] = load16(residual + start + column);
     }
-
+    if (VECS <= 2) load_weights();
     float sum = 0.0f;
     for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
+        if (residual) {
+            for (int k = 0; k < Vec<T>::SIZE; ++k)
+                kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(others[v][k]));
+            store16(total + start + column, kept[v]);
+        }
         for (int k = 0; k < Vec<T>::SIZE; ++k) sum += square(kept[v][k]);
     }
     float scale = rsqrtf(row_sum(sum) / size + eps);
 
+    if (VECS > 2) load_weights();
     for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
-        Vec<T> weights = load16(weight + column);
         for (int k = 0; k < Vec<T>::SIZE; ++k)
-            kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(weights[k]));
+            kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(weights[v][k]));
         store16(out + start + column, kept[v]);
     }
 }

@@ -135,14 +135,7 @@ STREAMING = {
         "__stcs(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(vec));"
     ),
 }
-LOOP = "    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)"
-EARLY = {
-    f"    float sum = 0.0f;\n{LOOP}": (
-        f"    Vec<T> early[VECS];\n{LOOP}\n        early[v] = load16(weight + column);\n"
-        f"    float sum = 0.0f;\n{LOOP}"
-    ),
-    "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
-}
+LATE = {"if (VECS <= 2) load_weights();": "", "if (VECS > 2) load_weights();": "load_weights();"}
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
 TURNS = {
     "named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);": "",
@@ -202,7 +195,7 @@ VARIANTS = {
     "rms_norm": Variants("norm/rms_norm.cu", _rms_norm, {
         "launcher, as it is": {},
         **{f"launcher, {n} pieces a thread": {PIECES: str(n)} for n in (1, 2, 4)},
-        "launcher, weights before the sum": EARLY,
+        "launcher, weights after the sum": LATE,
         "launcher, streaming": STREAMING,
     }),
     "matmul": Variants("matmul/mma.cu", _product, {
