@@ -180,14 +180,16 @@ def test_the_text_on_the_record_with_the_longest_first():
     ]  # fmt: skip
     ours, theirs, again = (run["rates"] for run in beside["runs"])
     ratio = statistics.median(ours + again) / statistics.median(theirs)
-    assert round(ratio, 3) == beside["ratios"]["llama-8b"] == 1.100
-    for one, said in zip(beside["earlier"], (1.086, 1.077), strict=True):
+    assert round(ratio, 3) == beside["ratios"]["llama-8b"] == 1.107
+    each = [one / their for run in (ours, again) for one, their in zip(run, theirs, strict=True)]
+    assert (round(min(each), 3), round(max(each), 3)) == (1.106, 1.110)
+    for one, said in zip(beside["earlier"], (1.098, 1.100, 1.086, 1.077), strict=True):
         rates = [statistics.median(one["rates"][name]) for name in ("yaie", "mini-sglang")]
         assert round(rates[0] / rates[1], 3) == one["ratios"]["llama-8b"] == said
     seconds = [
         sum(workload(0)[1]) / run["rates"][0] for run in (*beside["runs"], arrived["runs"][0])
     ]
-    assert [round(one, 1) for one in seconds] == [12.9, 14.2, 12.8, 13.2]
+    assert [round(one, 1) for one in seconds] == [12.4, 13.7, 12.4, 13.2]
 
 
 def test_the_text_on_the_schedules():

@@ -595,13 +595,11 @@ def test_the_changelog_names_the_figures_of_its_data():
         found = [row[value] for rows in runs for row in rows if row["operator"] == operator]
         return [min(found), max(found)]
 
-    times = [
-        f"{least:.2f} to {most:.2f}"
-        for name in ("rms_norm", "add_rms_norm")
-        for when in ("after", "before")
-        for least, most in [of_host(when, name, "ratio", "cuda", "triton")]
-    ]
-    waits = [of_host("after", "paged_attention", "us", way) for way in ("triton", "cuda")]
+    def times(operator: str, when: str = "now") -> str:
+        return "{:.2f} to {:.2f}".format(*of_host(when, operator, "ratio", "cuda", "triton"))
+
+    attention = [f"paged_attention, {keys} keys" for keys in ("128", "2,048")]
+    waits = [us for name in attention for us in of_host("now", name, "us", "cuda", "triton")]
     gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
     few, many = (gated[n]["layer"] for n in ("256", "16384"))
     longest = json.loads((DATA / "28_longest_h200.json").read_text())["ratios"]["llama-8b"]
@@ -613,12 +611,11 @@ def test_the_changelog_names_the_figures_of_its_data():
         "{:.0f} instead of {:.0f} µs with 64 tokens, and {:.0f} instead of {:.0f} with 384".format(
             *taken
         ),
-        "{} of the time of torch's own instead of {}, and `add_rms_norm` {} instead of {}".format(
-            *times
-        ),
-        "takes {:.0f} to {:.0f} µs through Triton and {:.0f} to {:.0f} through CUDA C++".format(
-            *waits[0], *waits[1]
-        ),
+        f"`rms_norm` now takes {times('rms_norm')} of the time of torch's own instead of "
+        f"{times('rms_norm', 'before')}, `add_rms_norm` {times('add_rms_norm')} instead of "
+        f"{times('add_rms_norm', 'before')}, and paged attention {times(attention[0])} with 128 "
+        f"keys and {times(attention[1])} with 2,048",
+        "{:.1f} to {:.0f} µs and {:.0f} to {:.0f}".format(*waits),
         f"{few[0] - few[1]:.0f} of {few[0]:.0f} µs with 256 tokens",
         f"{many[0] - many[1]:.0f} of {many[0]:,.0f} with 16,384",
         f"with {longest:.2f} times as many tokens per second as mini-sglang",

@@ -9,21 +9,22 @@
 //           (4 × rows + 1) × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
 // Idea      a row is needed twice, for its mean and for its result. A thread's chunks fit in its
-//           registers, so they are read once, by 16-byte loads that are all in flight together with
-//           those of the residual and of the weights: few rows take as long as one load. A row that
-//           is too long, or does not begin at a multiple of 16, is read twice, element by element.
+//           registers, so they are read once, by 16-byte loads that are all in flight together. If
+//           rows are few, those of the residual and of the weights are, too. A row that is too long,
+//           or does not begin at a multiple of 16, is read twice, element by element.
 #include "follow.cuh"
 #include "norm/row_sum.cuh"
+
+constexpr int FEW_BLOCKS = 512;  // about 4 per multiprocessor
 
 template <typename T>
 static __device__ float square(T x) {
     return to_float(x) * to_float(x);
 }
 
-template <typename T, int VECS>
-__global__ void __launch_bounds__(MAX_THREADS)
-    rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total, int rows, int size,
-             float eps) {
+template <typename T, int VECS, bool EARLY>
+__global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total,
+                         int rows, int size, float eps) {
     let_next_begin();
     int row = blockIdx.x * blockDim.y + threadIdx.y;
     size_t start = (size_t)row * size;
@@ -36,35 +37,42 @@ __global__ void __launch_bounds__(MAX_THREADS)
     wait_for_last();
     if (row >= rows) return;  // a whole warp returns; with one warp per row there is no barrier
 
-    // All loads come before the first store: behind one the compiler may not move them, since it
-    // might write what they read. Only with many chunks the weights wait for registers.
-    Vec<T> kept[VECS], others[VECS], weights[VECS];
-    auto load_weights = [&] {
+    auto for_each_chunk = [&](auto work) {
         for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)
-            weights[v] = load16(weight + column);
+            work(v, column);
     };
-    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
-        kept[v] = load16(x + start + column);
-        if (residual) others[v] = load16(residual + start + column);
+    // Behind a store the compiler moves no load: the store might write what the load reads. So if
+    // EARLY, all loads come first. That takes registers, of which many rows leave none: they need
+    // more threads instead.
+    Vec<T> kept[VECS], others[VECS], weights[VECS];
+    for_each_chunk([&](int v, int column) { kept[v] = load16(x + start + column); });
+    if (EARLY) {
+        for_each_chunk([&](int v, int column) {
+            if (residual) others[v] = load16(residual + start + column);
+            weights[v] = load16(weight + column);
+        });
     }
-    if (VECS <= 2) load_weights();
-    float sum = 0.0f;
-    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
-        if (residual) {
+    if (residual) {
+        for_each_chunk([&](int v, int column) {
+            Vec<T> other = EARLY ? others[v] : load16(residual + start + column);
             for (int k = 0; k < Vec<T>::SIZE; ++k)
-                kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(others[v][k]));
+                kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(other[k]));
             store16(total + start + column, kept[v]);
-        }
-        for (int k = 0; k < Vec<T>::SIZE; ++k) sum += square(kept[v][k]);
+        });
     }
+
+    float sum = 0.0f;
+    for_each_chunk([&](int v, int) {
+        for (int k = 0; k < Vec<T>::SIZE; ++k) sum += square(kept[v][k]);
+    });
     float scale = rsqrtf(row_sum(sum) / size + eps);
 
-    if (VECS > 2) load_weights();
-    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
+    for_each_chunk([&](int v, int column) {
+        Vec<T> gain = EARLY ? weights[v] : load16(weight + column);
         for (int k = 0; k < Vec<T>::SIZE; ++k)
-            kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(weights[v][k]));
+            kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(gain[k]));
         store16(out + start + column, kept[v]);
-    }
+    });
 }
 
 // Any size and any address, element by element; the second read of a row hits a cache.
@@ -99,13 +107,15 @@ static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out
     }
     // More chunks per thread mean more loads in flight and fewer warps to synchronize.
     int vecs_each = vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4;
-    auto kernel = rms_norm<T, 4>;
-    if (vecs_each == 1) kernel = rms_norm<T, 1>;
-    if (vecs_each == 2) kernel = rms_norm<T, 2>;
     int threads = ceil_div(ceil_div(vecs, vecs_each), WARP) * WARP;  // per row
     int rows_each = threads == WARP ? 4 : 1;                         // per thread block
-    return launch_behind(kernel, ceil_div(rows, rows_each), dim3(threads, rows_each), 0, stream, x,
-                         residual, weight, out, total, rows, size, eps);
+    int blocks = ceil_div(rows, rows_each);
+    bool early = blocks <= FEW_BLOCKS;
+    auto kernel = rms_norm<T, 4, false>;
+    if (vecs_each == 1) kernel = early ? rms_norm<T, 1, true> : rms_norm<T, 1, false>;
+    if (vecs_each == 2) kernel = early ? rms_norm<T, 2, true> : rms_norm<T, 2, false>;
+    return launch_behind(kernel, blocks, dim3(threads, rows_each), 0, stream, x, residual, weight,
+                         out, total, rows, size, eps);
 }
 
 extern "C" cudaError_t rms_norm_f32(const float* x, const float* weight, float* out, int rows,

@@ -135,7 +135,7 @@ STREAMING = {
         "__stcs(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(vec));"
     ),
 }
-LATE = {"if (VECS <= 2) load_weights();": "", "if (VECS > 2) load_weights();": "load_weights();"}
+EARLY = {"blocks <= FEW_BLOCKS": "true"}
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
 TURNS = {
     "named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);": "",
@@ -195,7 +195,7 @@ VARIANTS = {
     "rms_norm": Variants("norm/rms_norm.cu", _rms_norm, {
         "launcher, as it is": {},
         **{f"launcher, {n} pieces a thread": {PIECES: str(n)} for n in (1, 2, 4)},
-        "launcher, weights after the sum": LATE,
+        "launcher, weights before the sum": EARLY,
         "launcher, streaming": STREAMING,
     }),
     "matmul": Variants("matmul/mma.cu", _product, {
