@@ -29,7 +29,7 @@ __device__ __forceinline__ void wait_for_last() {
 #ifndef YAIE_EMULATOR
 // Whether the code that this card runs has the two calls above. It has not if the card is newer
 // than sm_90 but compiles PTX that was made for an older one. A file that is compiled for no older
-// card asks the runtime nothing: each question takes the host time at every launch.
+// card skips these queries: each takes the host time at every launch.
 inline bool can_follow() {
     constexpr int ARCHITECTURES[] = {__CUDA_ARCH_LIST__};  // ascending
     if (ARCHITECTURES[0] >= 900) return true;

@@ -60,8 +60,8 @@ def test_numbers_that_nearly_agree_are_told_in_all_digits() -> None:
 
 
 def test_a_fault_in_another_memory_is_another_symptom() -> None:
-    """Though it is in the same line: it loads past the end of a tensor there, and stores past the
-    end of shared memory here."""
+    """Even in the same line: one loads past the end of a tensor, the other stores past the end of
+    shared memory."""
     line = "row[c] = x[first + c];"
     facts = [
         Fact("", Found("out_of_bounds", line, where, memory), problem="strays")

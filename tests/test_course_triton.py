@@ -111,7 +111,7 @@ def test_crash_names_the_learners_line() -> None:
     assert "InterpreterError" not in got.message
 
 
-SLIPS = [  # a line of the solution, what stands in its place, what is said of it
+SLIPS = [  # a line of the solution, its replacement, a part of the message
     ("x = tl.load(x_ptr + offsets, mask=inside)", "x = x_ptr[offsets]", "a pointer has no index"),
     ("tl.store(out_ptr + offsets, x + y, mask=inside)", "out_ptr[offsets] = x + y", "has no index"),
     ("inside = offsets < size", "first = offsets[0]", "only `:` and `None` index a block"),
@@ -127,7 +127,7 @@ SLIPS = [  # a line of the solution, what stands in its place, what is said of i
 @needs_interpreter
 @pytest.mark.parametrize(("old", "new", "said"), SLIPS)
 def test_slips_are_told_with_what_to_write(old: str, new: str, said: str) -> None:
-    """Triton's compiler refuses them as well; but for `not`, which its interpreter gets wrong."""
+    """Triton's compiler refuses all but `not`, which its interpreter gets wrong."""
     got = verdict(old, new)
     assert got.crashed and said in got.message and "raised in" not in got.message
 

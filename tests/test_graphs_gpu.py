@@ -46,7 +46,7 @@ print("untouched")
 
 
 @pytest.mark.parametrize("gain", [1, -9], ids=["cuBLAS", "cuBLASLt"])
-def test_nobody_can_free_the_memory_that_a_graph_works_in(gain):
+def test_the_memory_that_a_graph_works_in_cannot_be_freed(gain):
     """`torch.compile` frees what cuBLAS keeps; others put their data there. In a process of its
     own: where it goes wrong, it can use its GPU no more."""
     command = [sys.executable, "-c", FREED, str(gain)]

@@ -20,7 +20,7 @@ def layers(count: int, out: int = OUT, device: str = "cpu") -> list[Linear]:
 
 
 def test_the_library_that_is_clearly_faster_is_taken(monkeypatch):
-    """For each number of tokens, by all layers of a shape; few of them are timed."""
+    """The choice is made per number of tokens, for all layers of a shape; only some are timed."""
     monkeypatch.setattr(libraries, "COLD", 3 * OUT * IN * DTYPE.itemsize - 1)
     ratios = {(OUT, 8): 0.95, (OUT, 16): 0.97, (OUT, 24): 1.2, (2 * OUT, 16): 0.5}
     timed = []
@@ -57,7 +57,7 @@ def test_a_bias_of_zeros_changes_no_product():
     wanted = layer(x), layer(x[:3])
     layer.zeros[3] = torch.zeros(OUT, dtype=DTYPE)
     assert torch.equal(layer(x), wanted[0]) and torch.equal(layer(x[:3]), wanted[1])
-    layer.zeros[3] += 1  # so it is added
+    layer.zeros[3] += 1  # shows that it is added
     assert torch.equal(layer(x), wanted[0]) and not torch.equal(layer(x[:3]), wanted[1])
 
 

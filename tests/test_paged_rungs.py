@@ -256,8 +256,8 @@ def test_wherever_the_shares_end(workers, device):
 
 @each_device
 def test_short_contexts_are_not_cut(device, monkeypatch):
-    """If the tables have room for no more than one part of a context, and the warps for all items,
-    a share is an item: nothing is merged, and no memory made for parts."""
+    """If the tables have room for at most one part of a context, and there is a warp per item, a
+    share is one item: nothing is merged, and no memory is allocated for parts."""
     outputs = []
     monkeypatch.setattr(paged, "made", lambda x: outputs.append(x) or x)
     monkeypatch.setattr(paged, "_workers", lambda *_: 10)
@@ -270,7 +270,7 @@ def test_short_contexts_are_not_cut(device, monkeypatch):
             assert len(outputs) == made
     case = Shape((9, 50), heads=3, kv_heads=1, head_dim=128, queries=(3, 4))
     q, *rest = batch(case, torch.float16, device)
-    out, lse = paged.mma(torch.cat((q, q)), *rest, None)  # the second half is of no sequence
+    out, lse = paged.mma(torch.cat((q, q)), *rest, None)  # the second half belongs to none
     close((out[:7], lse[:7]), paged_oracle(q, *rest))
     assert out[7:].isnan().all() and lse[7:].isnan().all()
 

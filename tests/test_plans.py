@@ -252,7 +252,7 @@ def test_each_call_has_its_own_memory(launched: list) -> None:
 
 
 class CardGuards:
-    """Torch's guards, for which these tensors are on the card that they say, as a GPU's are."""
+    """Torch's guards, which also compare what `get_device` returns, as for a GPU's tensors."""
 
     def __init__(self, *tensors: torch.Tensor, **options: object) -> None:
         self.card, self.guards = tensors[0].get_device(), GUARDS(*tensors, **options)

@@ -188,7 +188,7 @@ def batch(new: int, past: int) -> Batch:
 def test_flops_are_those_that_torch_counts(
     changes: dict, new: int, past: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch.utils.flop_counter import FlopCounterMode  # and Triton, once it is configured
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton: first configure it
 
     # torch's counter does not look into an operator of ours, so its reference runs in its place.
     def attend(*arguments, backend):

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-if importlib.util.find_spec("triton") is None:  # an import would fix where its kernels run
+if importlib.util.find_spec("triton") is None:  # an import decides where kernels run
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 COMPILE = """

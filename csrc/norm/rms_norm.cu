@@ -9,13 +9,13 @@
 //           (4 × rows + 1) × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
 // Idea      a row is needed twice, for its mean and for its result. A thread's chunks fit in its
-//           registers, so they are read once, by 16-byte loads that are all in flight together. If
-//           rows are few, those of the residual and of the weights are, too. A row that is too long,
+//           registers, so they are read once, by 16-byte loads that are all in flight together. With
+//           few rows, those of the residual and the weights join them. A row that is too long,
 //           or does not begin at a multiple of 16, is read twice, element by element.
 #include "follow.cuh"
 #include "norm/row_sum.cuh"
 
-constexpr int FEW_BLOCKS = 512;  // about 4 per multiprocessor
+constexpr int FEW_BLOCKS = 512;  // about 4 per SM
 
 template <typename T>
 static __device__ float square(T x) {
@@ -41,9 +41,8 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
         for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)
             work(v, column);
     };
-    // Behind a store the compiler moves no load: the store might write what the load reads. So if
-    // EARLY, all loads come first. That takes registers, of which many rows leave none: they need
-    // more threads instead.
+    // The compiler moves no load ahead of a store, which might write what the load reads. So if
+    // EARLY, all loads come first. They take registers, which many rows need for more threads.
     Vec<T> kept[VECS], others[VECS], weights[VECS];
     for_each_chunk([&](int v, int column) { kept[v] = load16(x + start + column); });
     if (EARLY) {

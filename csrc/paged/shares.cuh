@@ -17,8 +17,8 @@ struct Work {
     Paged<T, Cache> paged;
     int skip;         // tokens to skip at the start of every context, whole blocks
     int workers;
-    // [workers]: the item and tile where a share begins, its tiles, all tiles; null: a share is an
-    // item, so no item is cut
+    // [workers]: the item and tile where a share begins, its tiles, all tiles; or null: then each
+    // share is one whole item
     int4* places;
     float* parts;     // [2 × workers, group, head_dim], a share's first and last part
     float* part_lse;  // [2 × workers, group]

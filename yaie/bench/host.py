@@ -48,7 +48,7 @@ def calls(device: str, backend: str) -> dict[str, tuple[Call, Call]]:
 
 
 def attention(context: int, backend: str, **options: Any) -> tuple[Call, Call]:
-    """A call of paged attention, one query per sequence, and torch's over the same keys in a row.
+    """A call of paged attention, one query per sequence, and torch's over as many contiguous keys.
     Long contexts are cut, and a second kernel merges the parts."""
     blocks, ints = context // BLOCK_SIZE, {"device": options["device"], "dtype": torch.int32}
     q = torch.randn(BATCH, HEADS, HEAD_DIM, **options)

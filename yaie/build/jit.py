@@ -209,8 +209,8 @@ class Module:
         _check(launcher, functions[launcher.name](launcher.pack(*values)))
 
     def repeat(self, launcher: Launcher, index: int, values: Sequence[Any]) -> dict[str, Any]:
-        """A launch like one that `start` made, with other addresses, when `index` is the current
-        card: `fail` takes the error of start(pack(first, *pointers, stream)), if it is not 0."""
+        """What repeats a launch of `start` with other addresses, when `index` is the current card:
+        call start(pack(first, *pointers, stream)), and `fail` with its error if that is not 0."""
         return {
             "start": self._on_gpu[index][launcher.name],
             "pack": launcher.packed_again.pack,

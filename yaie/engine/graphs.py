@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 # padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
 # Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
-# Such a step has more graphs, for at most these numbers of requests: with fewer rows of logits and
-# of the last layer's products, and a smaller block table to copy.
+# Such a step also has graphs for at most these numbers of requests: they compute fewer rows of
+# logits and of the last layer's products, and copy a smaller block table.
 FEW_REQUESTS = 128, 192
 
 

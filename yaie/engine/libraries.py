@@ -1,8 +1,8 @@
 """Which of torch's two libraries computes each product of a step, cuBLAS or cuBLASLt.
 
-Each chooses a kernel by the sizes of a product, by rules of its own. Where they differ, either may
-be right: on an H200, cuBLASLt takes 0.76 of cuBLAS's time for 224 tokens and Llama-3.2-3B's `down`,
-and 1.41 of it for 184 tokens (notebooks/data/27_libraries_h200.json). So both are timed, when the
+Each chooses a kernel by its own rules from the sizes of a product. Where they differ, either may be
+faster: on an H200, cuBLASLt takes 0.76 of cuBLAS's time for Llama-3.2-3B's `down` with 224 tokens,
+and 1.41 of it with 184 (notebooks/data/27_libraries_h200.json). So both are timed, as soon as the
 sizes of the CUDA graphs are known.
 """
 
@@ -14,17 +14,18 @@ import torch
 
 from yaie.model.linear import Linear
 
-COLD = 2**28  # bytes of weights that are read before a weight is read again: more than an L2 has
+COLD = 2**28  # bytes of weights read before a weight is read again: more than an L2 cache holds
 ROUNDS = 4
-# cuBLASLt must save this part of the time: another kernel rounds otherwise, and two starts on the
-# same card should choose the same.
+# cuBLASLt must save this fraction of the time, so that noise rarely decides: another kernel rounds
+# differently, and two starts on one card should make the same choice.
 GAIN = 0.04
 
 
 @torch.inference_mode()
 def choose_libraries(linears: Iterable[Linear], sizes: Iterable[int]) -> None:
     """Time products of these numbers of tokens by both libraries, and note in each layer those
-    that it leaves to cuBLASLt. Layers of one shape do the same. Those with a bias always do."""
+    for which cuBLASLt is faster. Layers of one shape share the choice; a layer with a bias has
+    none, and always uses cuBLASLt."""
     groups: dict[torch.Size, list[Linear]] = {}
     for linear in linears:
         if linear.bias is None:
@@ -45,8 +46,8 @@ def choose_libraries(linears: Iterable[Linear], sizes: Iterable[int]) -> None:
 
 
 def times(linears: Sequence[Linear], x: torch.Tensor, zeros: torch.Tensor) -> tuple[float, float]:
-    """Milliseconds of the products of x with all these layers by cuBLAS and by cuBLASLt, each the
-    least of several; the two take turns, as the card's clock changes."""
+    """Milliseconds that cuBLAS and cuBLASLt take for the products of x with all these layers, each
+    the least of several. They take turns, because the card's clock changes."""
     graphs = [_captured(linears, x, bias) for bias in (None, zeros)]
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     least = [float("inf")] * 2
@@ -63,7 +64,7 @@ def times(linears: Sequence[Linear], x: torch.Tensor, zeros: torch.Tensor) -> tu
 def _captured(
     linears: Sequence[Linear], x: torch.Tensor, bias: torch.Tensor | None
 ) -> torch.cuda.CUDAGraph:
-    torch.nn.functional.linear(x, linears[0].weight, bias)  # loads what no capture can load
+    torch.nn.functional.linear(x, linears[0].weight, bias)  # loads kernels, which no capture can
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for linear in linears:

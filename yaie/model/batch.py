@@ -40,7 +40,7 @@ class Batch:
     @classmethod
     def of_prompt(cls, token_ids: torch.Tensor, block_size: int, num_rows: int = 1) -> Batch:
         """A batch of one sequence, computed whole, whose tokens lie in the first blocks in order.
-        The logits of its last `num_rows` tokens are wanted, if it has as many."""
+        The logits of its last `num_rows` tokens are wanted, or of all if it has fewer."""
         if num_rows < 0:
             raise ValueError(f"num_rows must be 0 or more, got {num_rows}")
         places = torch.arange(len(token_ids), device=token_ids.device)

@@ -41,8 +41,8 @@ class Linear(nn.Module):
     With `gated_sms`, the number of the card's SMs, a kernel of the back end `cuda` computes the
     product with gate and up and the activation after it, if the tokens keep these SMs busy.
 
-    torch leaves a product with a bias to cuBLASLt, any other one to cuBLAS. With `zeros`, biases of
-    zeros by the number of tokens, cuBLASLt multiplies so many; see `yaie.engine.libraries`.
+    torch computes a product with a bias by cuBLASLt, and one without by cuBLAS. `zeros` has a bias
+    of zeros for each number of tokens that cuBLASLt is to compute; see `yaie.engine.libraries`.
     """
 
     def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None = None):

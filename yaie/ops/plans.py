@@ -91,8 +91,8 @@ class Plan:
 
     def note(self, line: str, values: Iterable[Any], **names: Any) -> None:
         """Record a launch on the current card. Its line has the fields {values}, for addresses of
-        tensors and numbers, and those of `names`. With a tensor that is neither given nor made, the
-        call cannot be kept."""
+        tensors and numbers, and those of `names`. If a tensor is neither given nor made in the
+        call, the call cannot be kept."""
         own = {x.data_ptr(): f"at_{name}" for name, x in self.tensors.items()}
         passed = [own.get(x.data_ptr()) if isinstance(x, Tensor) else self.name(x) for x in values]
         self.is_whole &= None not in passed
@@ -110,7 +110,7 @@ class Plan:
             counted = [f"increment_version(x{i})" for i in written]
             lines = [*self.lines, *counted, f"return {', '.join(results)}"]
         text = "\n ".join(["def plan(arguments):", *self.conditions, *lines])
-        name = f"plan {hash(text):x}"  # where a traceback finds the line, by the loader
+        name = f"plan {hash(text):x}"  # by which a traceback finds the text
         source = {"__name__": name, "__loader__": SimpleNamespace(get_source=lambda _: text)}
         self.names |= {"call": call, "increment_version": increment_version, **source}
         exec(_compile(text, name, "exec"), self.names)

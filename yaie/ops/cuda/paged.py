@@ -25,7 +25,7 @@ from yaie.ops.registry import Declined, Unsupported, announce
 
 _MMA = constants("paged/mma.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
-# Keys of a part of a context in `split`, at least. `mma` cuts no context if none has more.
+# The fewest keys of a part of a context in `split`. `mma` cuts no context if none is longer.
 LEAST_PART = 128
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
 # though each query reads its context by itself: for the last 16 tokens of 4,000, a kernel for
@@ -138,9 +138,9 @@ def mma(
     Args:
         skip: how many tokens at the beginning of every context are left out, a multiple of
             block_size.
-        workers: thread blocks that share the work equally, by default as many as run together; or,
-            where the tables have room for short contexts only, one for each query and KV head, and
-            no second kernel merges.
+        workers: thread blocks that share the work equally: by default as many as run together, or
+            one per query and KV head if the tables have room for short contexts only; then no
+            second kernel merges.
         scales: of an 8-bit cache: of keys and of values, float32 on the device, and whether there
             is one for each KV head; by default 1.
         state: see `decode`.

@@ -98,7 +98,7 @@ def observe(mine: Any, case: Case, see: Observer) -> None:
 
 
 def beyond(access: Access) -> str:
-    return "x has rows × columns elements, row after row, and out one for each column."
+    return "x has rows × columns elements, row after row, and out one per column."
 
 
 def unwritten(*size: Any, **options: Any) -> Any:

@@ -17,7 +17,7 @@ def cases() -> Iterator[KernelCase]:
     for n in (1000, 33, 1, 2, 3, 31, 32, 1023, 1025):
         yield KernelCase(f"n = {n:,}", n=n)
     yield KernelCase("NaN, infinities and sums that overflow", n=None, first=0)
-    yield KernelCase("these without the first, of which the last is alone", n=None, first=1)
+    yield KernelCase("the same without the first pair: n is 195", n=None, first=1)
     yield KernelCase("n = 1,025, threads in reverse order", n=1025, how={"order": "reverse"})
     yield KernelCase("n = 100,003", n=100_003, how={"checked": False})
 
@@ -36,7 +36,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
 
 
 def special(first: int) -> tuple[Any, Any]:
-    """Every pair, from the first, of some numbers that tell one formula from another."""
+    """All pairs, from number `first` on, of numbers that tell one formula from another."""
     inf, nan = float("inf"), float("nan")
     values = [0.0, 1.0, -1.0, 0.1, 2.5, 3.14, -2.72, 1e-7]
     values += [65504.0, -65504.0, 2049.0, inf, -inf, nan]

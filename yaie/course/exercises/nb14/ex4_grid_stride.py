@@ -41,5 +41,5 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         because=because, explain=explain, **case.how,
     )  # fmt: skip
     if report is not None:
-        why = "Let the 32 threads of a warp take 32 neighbors, of which the first is x[32 × k]."
+        why = "Let the 32 threads of a warp take 32 neighbors that begin at x[32 × k]."
         cheap(see, report, {"global load": why})

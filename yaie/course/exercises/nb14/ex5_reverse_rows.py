@@ -13,8 +13,8 @@ LONGEST = 227 * 1024 // 4  # floats that fit the shared memory of a Hopper threa
 REFUSED = "A refused launch runs no thread, and only the returned code shows it."
 EXPLAIN = {
     "out_of_bounds": (
-        "The kernel is right. A launch has a thread block for each row, and `columns` floats of "
-        "shared memory, counted in bytes."
+        "The kernel is right, the launch is not: it needs one thread block per row, and shared "
+        "memory for `columns` floats, given in bytes."
     ),
     "cudaErrorInvalidConfiguration": (
         "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "

@@ -27,7 +27,7 @@ OVERFLOW = (
     "lse before exp."
 )
 FAR = 2**23 + 2**10  # rows of 256, so the last begins past element 2³¹, and in split 1 past 2³²
-BITS = "Where a row begins, in parts and in paged.out, needs 64 bits: an int ends at 2³¹ - 1."
+BITS = "The offset of a row in parts and in paged.out needs 64 bits: an int ends at 2³¹ - 1."
 EXPLAIN = {
     "out_of_bounds": (
         "Row `row` of split s is number s * rows + row of parts and of part_lse, and has "
@@ -58,7 +58,7 @@ def cases() -> Iterator[KernelCase]:
     yield paged.planned("every lse around -200", splits=(2, 5), make=low)
     for dtype in ("float16", "bfloat16"):
         yield paged.planned(dtype, (60, 0, 3), heads=4, dtype=dtype, splits=(4, 16))
-    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # which would copy all of it
+    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # checks would copy all rows
     words = f"the last of {FAR:,} rows of 256, 2 splits"
     yield KernelCase(words, make=last_row, how=last)
 

@@ -34,7 +34,7 @@ BY_WAITS = [
     Way("neither", 9, 20, False, True, True, None),
 ]
 
-NO_CARDS = [  # what the first builds runs on no card at all, which is not what None says
+NO_CARDS = [  # the first builds for no card; None means the card that is there
     Way("for no card", 1, 1, False, True, True, frozenset()),
     Way("for the card that is there", 9, 9, False, True, True, None),
 ]
