@@ -27,19 +27,14 @@ __device__ __forceinline__ void wait_for_last() {
 }
 
 #ifndef YAIE_EMULATOR
-// Whether the code that this card runs has the two calls above. It has not if the card is newer
-// than sm_90 but compiles PTX that was made for an older one. A file that is compiled for no older
-// card skips these queries: each takes the host time at every launch.
-inline bool can_follow() {
+// Whether the code of a kernel that this card runs has the two calls above. It has not if it was
+// compiled for an older card: a newer one may run PTX of sm_80. A file that is compiled for no older
+// card skips the query, which takes the host time at every launch.
+inline bool can_follow(const void* kernel) {
     constexpr int ARCHITECTURES[] = {__CUDA_ARCH_LIST__};  // ascending
     if (ARCHITECTURES[0] >= 900) return true;
-    int device = 0, major = 0, minor = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    for (int architecture : ARCHITECTURES)
-        if (900 <= architecture && architecture <= 100 * major + 10 * minor) return true;
-    return false;
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
 #endif
 
@@ -57,7 +52,7 @@ cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, dim3 threads
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = can_follow() ? 1 : 0;
+    config.numAttrs = can_follow((const void*)kernel) ? 1 : 0;
     cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
     return error == cudaSuccess ? error : cudaGetLastError();  // so that no later call returns it
 #else  // the emulator identifies a kernel by the name in its launch

@@ -280,6 +280,7 @@ TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
 
 # Besides the awkward ones: a warp per row; one, two and four 16-byte chunks per thread; long rows.
 NORM_SHAPES = (*MATRICES, (9, 8), (7, 64), (3, 512), (2, 4096), (1, 16384), (1, 33000), (1, 32776))
+NORM_SHAPES += (2052, 8), (520, 64)  # more thread blocks than load all their chunks early
 
 
 # ------------------------------------------------------------------------------------ rotary

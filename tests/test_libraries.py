@@ -61,6 +61,22 @@ def test_a_bias_of_zeros_changes_no_product():
     assert torch.equal(layer(x), wanted[0]) and not torch.equal(layer(x[:3]), wanted[1])
 
 
+def test_compiled_code_takes_any_number_of_tokens():
+    """Also with zeros, which nothing that is compiled may look up by the number."""
+    (layer,), graphs = layers(1), []
+    layer.zeros[5] = torch.zeros(OUT, dtype=DTYPE)
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(layer, backend=keep, fullgraph=True)
+    for tokens in range(3, 20):
+        x = torch.randn(tokens, IN).to(DTYPE)
+        assert torch.equal(compiled(x), layer(x))
+    assert len(graphs) <= 2
+
+
 def test_the_text_on_the_record():
     record = json.loads((DATA / "27_libraries_h200.json").read_text())
     assert record["machine"]["gpu"] == "NVIDIA H200"
@@ -77,6 +93,10 @@ def test_both_libraries_multiply_and_one_is_chosen():
     libraries.choose_libraries(group, sizes)
     assert {*group[0].zeros} <= {*sizes}
     zeros = torch.zeros(OUT, device="cuda", dtype=DTYPE)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        torch.nn.functional.linear(group[1].weight[:40], group[0].weight, zeros)
+    launched = {event.key for event in profile.key_averages()}
+    assert launched and not any("elementwise" in name for name in launched)  # as cuBLAS adds a bias
     for size in sizes:
         x = torch.randn(size, IN, device="cuda", dtype=DTYPE)
         wanted = x.double() @ group[0].weight.double().T

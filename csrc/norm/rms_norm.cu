@@ -43,17 +43,21 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
     };
     // The compiler moves no load ahead of a store, which might write what the load reads. So if
     // EARLY, all loads come first. They take registers, which many rows need for more threads.
-    Vec<T> kept[VECS], others[VECS], weights[VECS];
+    // The early ones are kept as bits: the compiler unpacks a Vec where it is loaded, and waits.
+    Vec<T> kept[VECS];
+    uint4 others[VECS], weights[VECS];
+    auto bits = [](const T* from) { return *reinterpret_cast<const uint4*>(from); };
+    auto vec = [](const uint4& bits) { return reinterpret_cast<const Vec<T>&>(bits); };
     for_each_chunk([&](int v, int column) { kept[v] = load16(x + start + column); });
     if (EARLY) {
         for_each_chunk([&](int v, int column) {
-            if (residual) others[v] = load16(residual + start + column);
-            weights[v] = load16(weight + column);
+            if (residual) others[v] = bits(residual + start + column);
+            weights[v] = bits(weight + column);
         });
     }
     if (residual) {
         for_each_chunk([&](int v, int column) {
-            Vec<T> other = EARLY ? others[v] : load16(residual + start + column);
+            Vec<T> other = EARLY ? vec(others[v]) : load16(residual + start + column);
             for (int k = 0; k < Vec<T>::SIZE; ++k)
                 kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(other[k]));
             store16(total + start + column, kept[v]);
@@ -67,7 +71,7 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
     float scale = rsqrtf(row_sum(sum) / size + eps);
 
     for_each_chunk([&](int v, int column) {
-        Vec<T> gain = EARLY ? weights[v] : load16(weight + column);
+        Vec<T> gain = EARLY ? vec(weights[v]) : load16(weight + column);
         for (int k = 0; k < Vec<T>::SIZE; ++k)
             kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(gain[k]));
         store16(out + start + column, kept[v]);

@@ -116,8 +116,8 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
         return []
     started, graphs = time.perf_counter(), {}
     if runner.model.dtype.itemsize == 2:
-        sizes = {size for shape in shapes for size in (shape.tokens, shape.rows)}
-        choose_libraries(runner.model.linears(), sorted(sizes))
+        linears = (linear for layer in runner.model.layers for linear in layer.children())
+        choose_libraries(linears, sorted({size for s in shapes for size in (s.tokens, s.rows)}))
     # The largest first: the others fit into its memory, which is shared on one stream only.
     pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     for shape in sorted(shapes, key=lambda shape: (shape.tokens, shape.rows), reverse=True):

@@ -14,7 +14,9 @@ import torch
 
 from yaie.model.linear import Linear
 
-COLD = 2**28  # bytes of weights read before a weight is read again: more than an L2 cache holds
+# Bytes of weights read before a weight is read again, if the layers of a shape have so many: more
+# than an L2 cache holds.
+COLD = 2**28
 ROUNDS = 4
 # cuBLASLt must save this fraction of the time, so that noise rarely decides: another kernel rounds
 # differently, and two starts on one card should make the same choice.
@@ -40,15 +42,17 @@ def choose_libraries(linears: Iterable[Linear], sizes: Iterable[int]) -> None:
             if group[0].takes(x) or group[0].takes_gated(x):
                 continue  # a kernel of the back end `cuda` computes it
             cublas, cublaslt = times(timed, x, zeros)
-            if cublaslt < (1 - GAIN) * cublas:
-                for linear in group:
+            for linear in group:
+                linear.zeros.pop(tokens, None)  # of an earlier engine
+                if cublaslt < (1 - GAIN) * cublas:
                     linear.zeros[tokens] = zeros
 
 
 def times(linears: Sequence[Linear], x: torch.Tensor, zeros: torch.Tensor) -> tuple[float, float]:
     """Milliseconds that cuBLAS and cuBLASLt take for the products of x with all these layers, each
     the least of several. They take turns, because the card's clock changes."""
-    graphs = [_captured(linears, x, bias) for bias in (None, zeros)]
+    pool = torch.cuda.graph_pool_handle()
+    graphs = [_captured(linears, x, bias, pool) for bias in (None, zeros)]
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     least = [float("inf")] * 2
     for _ in range(ROUNDS):
@@ -62,11 +66,11 @@ def times(linears: Sequence[Linear], x: torch.Tensor, zeros: torch.Tensor) -> tu
 
 
 def _captured(
-    linears: Sequence[Linear], x: torch.Tensor, bias: torch.Tensor | None
+    linears: Sequence[Linear], x: torch.Tensor, bias: torch.Tensor | None, pool: tuple[int, int]
 ) -> torch.cuda.CUDAGraph:
     torch.nn.functional.linear(x, linears[0].weight, bias)  # loads kernels, which no capture can
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         for linear in linears:
             torch.nn.functional.linear(x, linear.weight, bias)
     return graph

@@ -61,7 +61,10 @@ class Linear(nn.Module):
             launch(GEMV, "gemv", x.dtype, x, weight, self.bias, out, *weight.shape)
             return out
         if not self.rows:
-            return functional.linear(x, self.weight, self.zeros.get(len(x), self.bias))
+            bias = self.bias
+            if self.zeros and not torch.compiler.is_compiling():  # which would fix len(x)
+                bias = self.zeros.get(len(x), bias)
+            return functional.linear(x, self.weight, bias)
         if not self.torch_is_faster(len(x)):
             return native.product(x, self.rows, self.bias)
         x = x.to(torch.bfloat16)

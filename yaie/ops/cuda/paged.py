@@ -25,7 +25,7 @@ from yaie.ops.registry import Declined, Unsupported, announce
 
 _MMA = constants("paged/mma.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
-# The fewest keys of a part of a context in `split`. `mma` cuts no context if none is longer.
+# The fewest keys of a part of a context in `split`. `mma` cuts none if tables have no more room.
 LEAST_PART = 128
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
 # though each query reads its context by itself: for the last 16 tokens of 4,000, a kernel for
