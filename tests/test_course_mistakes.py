@@ -26,6 +26,7 @@ from yaie.course.core.mistakes import Mistake
 from yaie.course.core.observe import Found, first_wrong, observed
 from yaie.course.core.texts import kept_file
 from yaie.course.core.verdict import judge
+from yaie.emulator.launch import Library
 
 EVERY = [pytest.param(exercise, id=exercise.id) for exercise in exercises()]
 DRAWN = 2  # mutants per exercise; the author's tool tries all of them
@@ -44,6 +45,11 @@ def failure_of(exercise: Exercise, versions: Versions, mistake: Mistake) -> Fail
             if first_wrong(facts):
                 return Failure(case, number, facts)
     return None
+
+
+def libraries(exercise: Exercise, path: Path) -> dict[str, Library]:
+    """Those of a kernel whose page says what its check launches."""
+    return dict(cuda.compiled(path, checked=True)._libraries) if exercise.launches else {}
 
 
 def quoted(text: str) -> set[str]:
@@ -71,9 +77,11 @@ def test_the_solution_passes_and_every_mistake_is_diagnosed_as_itself(exercise: 
     """The solution first: what its cases import does not count into a mistake's seconds then. It
     lies beside the mistakes, so that what was compiled of it is found in the cache, too."""
     path = kept_file(exercise, render.solution(exercise))
-    versions = Versions(exercise)
-    failure = first_failure(exercise, load(exercise, path), versions.cases)
+    versions, target = Versions(exercise), load(exercise, path)
+    compiled = libraries(exercise, path)
+    failure = first_failure(exercise, target, versions.cases)
     assert failure is None, failure.message
+    assert libraries(exercise, path) == compiled, "the page's `launches` are not the check's"
     known = judging.symptoms(exercise)
     wrong = []
     for mistake in judging.mistakes(exercise):

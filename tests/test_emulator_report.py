@@ -9,6 +9,7 @@ import torch
 from yaie.course.author.gpu import agreement
 from yaie.course.viz.memory import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS, Report
+from yaie.emulator.compiler import CompileError
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import settings
 
@@ -51,10 +52,12 @@ def test_a_launcher_compiled_apart_reports_the_same(kernels, name):
 INSTANCES = """
 #include <cstdio>
 #include <cuda_runtime.h>
-template <int N> __global__ void add(float* x) { x[threadIdx.x] += N; }
+template <int N> __device__ __noinline__ void add_to(float* x) { x[threadIdx.x] += N; }
+template <int N> __global__ void add(float* x) { add_to<N>(x); }
 template <int N> cudaError_t add_twice(float* x, cudaStream_t stream) {
     add<N><<<1, 32, 0, stream>>>(x);
-    add<10 * N><<<1, 32, 0, stream>>>(x);
+    auto kernel = add<10 * N>;
+    kernel<<<1, 32, 0, stream>>>(x);
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) fprintf(stderr, "add: error %d\\n", error);
     return error;
@@ -68,19 +71,28 @@ extern "C" cudaError_t add_f32(float* x, int n, cudaStream_t stream) {
 
 def test_only_the_instances_that_are_launched_are_compiled(tmp_path, capfd) -> None:
     """With n = 2 the second launch is missing after the first has run, so tensors are restored, and
-    the launcher sees no error."""
+    the launcher sees no error. A launch by pointer is told apart as well."""
+
+    def compiled() -> set[int]:
+        text = module._libraries["add_f32"].built.path.read_bytes()
+        return {n for n in (1, 2, 3, 10, 20, 30) if b"_Z6add_toILi%dEEvPf" % n in text}
 
     def added(n: int) -> tuple[float, set[int]]:
         x = torch.zeros(32)
         module.add_f32(x, n)
         assert module.report.clean and bool((x == x[0]).all())
-        text = module._libraries["add_f32"].built.path.read_bytes()
-        return float(x[0]), {n for n in (1, 2, 3, 10, 20, 30) if b"_Z3addILi%dEEvPf" % n in text}
+        return float(x[0]), compiled()
 
     module = Module(INSTANCES, tmp_path / "all.cu", checked=True, apart=True)
     assert added(1) == (11, {1, 2, 3, 10, 20, 30}), "no module has called this launcher yet"
     module = Module(INSTANCES, tmp_path / "some.cu", checked=True, apart=True)
     assert [added(1), added(2), added(1)] == [(11, {1, 10}), (22, {2, 20}), (11, {1, 10})]
+    module = Module(INSTANCES, tmp_path / "named.cu", checked=True, apart=True)
+    module.prepare("add_f32", "N = 3; N = 30")
+    assert compiled() == {3, 30} and added(3) == (33, {3, 30}) and added(2) == (22, {2, 20})
+    wrong = INSTANCES.replace("add_to<N>(x); }", "add_to<N>(x); static_assert(N != 30); }")
+    with pytest.raises(CompileError, match="static assertion failed"):
+        Module(wrong, tmp_path / "wrong.cu", checked=True, apart=True).add_f32(torch.zeros(32), 1)
     for variable in ("__device__ int kept = 0;", "static int calls;", "static float* room = 0;"):
         module = Module(INSTANCES + variable, tmp_path / "state.cu", checked=True, apart=True)
         assert added(1)[1] == {1, 2, 3, 10, 20, 30}, "libraries would not share the variable"

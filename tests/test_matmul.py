@@ -296,8 +296,9 @@ PLANTED = {
         "names thread block 2 of a cluster of 2",
     ),
     "released by one thread block only": (
-        "cluster", "mbarrier_arrive_at(barrier, threadIdx.x % WARP)",
-        "mbarrier_arrive_at(barrier, cluster_rank())", "tma_load_multicast",
+        "cluster", "if (done > 0) release<BLOCKS>(&empty[(load - 1) % STAGES]);",
+        "if (done > 0 && threadIdx.x % WARP < BLOCKS) "
+        "mbarrier_arrive_at(&empty[(load - 1) % STAGES], cluster_rank());", "tma_load_multicast",
         "writes .* before the (?:wgmma that reads|asynchronous copy to) it, which .* been waited",
     ),
     "too few bytes in one thread block": (
@@ -310,7 +311,7 @@ PLANTED = {
         "deadlock: waits for .* lacks 16384 of 49152 bytes",
     ),
     "ends while the other arrives": (
-        "cluster", "    cluster_sync();  // until here", "    // until here", "mbarrier_arrive_at",
+        "cluster", "    cluster_sync();  // until here", "    // until here", "release",
         "may have ended: it waits for nothing that follows",
     ),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from gguf.quants import dequantize, quantize
 from yaie.course.core import native
 from yaie.course.core.cuda import poisoned
 from yaie.course.core.limit import TimeUp, time_limit
+from yaie.course.core.manifest import find
 from yaie.course.core.observe import Case, first_wrong, observed
 from yaie.course.exercises.nb10.ex3_add_rms_norm import normalize
 from yaie.course.lessons import data_nb10, own_roof
@@ -263,7 +264,7 @@ def test_a_compiler_that_is_missing_is_named_with_what_to_install(monkeypatch, t
     monkeypatch.delenv("CXX", raising=False)
     compiler.cache_clear()
     try:
-        said = native.compile_errors('extern "C" void g() {}\n', tmp_path / "g.cpp", "g.cpp")
+        said = native.compile_errors('extern "C" void g() {}\n', tmp_path / "g.cpp", find("10.1"))
         assert "sudo apt-get install g++" in said
     finally:
         compiler.cache_clear()

@@ -29,11 +29,6 @@ constexpr int TILE_M = CONSUMERS * 64, TILE_N = 112, N = 2 * TILE_N;  // N: rows
 constexpr int X = TILE_M * TILE_K, STAGE = (X + N * TILE_K) * 2;      // elements, bytes
 constexpr int STAGES = 5, SHARED = STAGES * (STAGE + 2 * 8);
 
-// A warp has read a stage: its first lanes tell the producers, each that of one thread block.
-__device__ __forceinline__ void release(uint64_t* barrier) {
-    if (threadIdx.x % WARP < BLOCKS) mbarrier_arrive_at(barrier, threadIdx.x % WARP);
-}
-
 template <typename T>
 __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
     gated_product(const __grid_constant__ CUtensorMap x_map,
@@ -103,10 +98,10 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
             multiply<T, N, false>(sums, x_tile + consumer * 64 * LINE, x_tile + X);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the step before is complete
-            if (step > 0) release(&empty[(load - 1) % STAGES]);
+            if (step > 0) release<BLOCKS>(&empty[(load - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        release(&empty[(load - 1) % STAGES]);
+        release<BLOCKS>(&empty[(load - 1) % STAGES]);
         row += consumer * 64 + thread / WARP * 16 + lane / 4, column += lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < N / 16; ++i, column += 8) {  // 8 gates, then their ups

@@ -7,7 +7,6 @@ dynamic linker would not load a known name again.
 import re
 import threading
 import warnings
-from collections.abc import Collection
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -115,9 +114,9 @@ _SOURCES = {
 # Appended to a source, which may end in a comment with a backslash: the compiler checks all of it,
 # then drops what this launcher does not reach.
 _ONLY = '\n\nextern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
-# Put before a source: only kernels of these launches are compiled, see include/emulator/launch.h.
-_LAUNCHES = """template <> struct emulator::Launches<void> {{
-    static constexpr bool has(uint64_t number) {{ return {0}; }}
+# Put before a source: only these instances of kernels are compiled, see include/emulator/launch.h.
+_INSTANCES = """template <> struct emulator::Instances<void> {{
+    static constexpr bool has(const char* name) {{ return {0}; }}
 }};
 """
 
@@ -144,12 +143,13 @@ def build(
     path: str | Path,
     checked: bool,
     launcher: str = "",
-    launches: Collection[int] = (),
+    instances: str = "",
     code: str = "",
 ) -> Built:
     """As `compile`, and tells what it took. `code` is the rewritten source, if there is one.
 
-    With `launches`, only the kernels of these are compiled, unless a library with all is there.
+    Of kernels only those `instances` are compiled for whose `name` this condition in C++ is true,
+    unless a library with all is there. Errors in the others are still found.
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
@@ -169,10 +169,9 @@ def build(
 
     target = named(code)
     torch = bool(re.search(r"#include <(?:torch|ATen|c10)/", code))
-    if launches and not target.exists():
-        wanted = " || ".join(f"number == {number}u" for number in sorted(launches))
+    if instances and not target.exists():
         head, rest = code.split("\n", 1)
-        code = f"{head}\n{_LAUNCHES.format(wanted)}{rest}"
+        code = f"{head}\n{_INSTANCES.format(instances)}{rest}"
         target = named(code)
 
     def compile_in(folder: Path) -> Path:

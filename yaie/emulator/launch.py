@@ -36,7 +36,7 @@ _past_arenas: deque[mmap.mmap] = deque(maxlen=16)
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
 # Per kernels of a source and launcher: what the last module with these launched at its first call.
-_first_launches: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
+_first_launches: dict[tuple[tuple[str, ...], str], str] = {}
 # Variables on the device, and static ones on the host: libraries of one file would not share them.
 _VARIABLE = re.compile(
     r"\b(?:__(?:device|constant|managed)__|static\s+(?!const|inline|__shared__))[^;(){}]*[;={]"
@@ -56,6 +56,11 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _instances_of(launches: Collection[int]) -> str:
+    """The condition in C++ that a kernel is one of these launches."""
+    return " || ".join(f"number_of(name) == {number}u" for number in sorted(launches))
 
 
 def _left_out(stopped: runtime.RawFailure | None) -> bool:
@@ -123,21 +128,33 @@ class Module:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._launchers})
 
+    def prepare(self, name: str, launches: str = "") -> None:
+        """Compile a launcher before its first call.
+
+        Args:
+            launches: of a kernel with many instances, the arguments of those templates that are
+                expected to be launched, "N = 4; N = 8, WIDE = true"; by default, all are compiled.
+        """
+        parts = [[part.strip() for part in one.split(",")] for one in launches.split(";") if one]
+        each = [" && ".join(f'contains(name, "{part}")' for part in one) for one in parts]
+        self._libraries[name] = self._load(name, " || ".join(each))
+
     def _library(self, name: str) -> Library:
         """The library that holds a launcher, compiled if need be."""
         if name not in self._libraries:
             stem = name.rpartition("_")[0]  # without the dtype
             others = [n for n in self._launchers if n.rpartition("_")[0] == stem]
-            wanted = [n for n in others if n not in self._libraries] if self._libraries else [name]
+            loaded = self._libraries.keys() & others
+            wanted = [n for n in others if n not in loaded] if loaded else [name]
             with workers() as pool:
                 self._libraries.update(zip(wanted, pool.map(self._load, wanted), strict=True))
         return self._libraries[name]
 
-    def _load(self, launcher: str, launches: Collection[int] = ()) -> Library:
-        if self._selects:
-            launches = launches or _first_launches.get((self.kernels, launcher), ())
+    def _load(self, launcher: str, instances: str = "") -> Library:
+        first = _first_launches.get((self.kernels, launcher), "")
+        instances = (instances or first) if self._selects else ""
         code = self._rewritten.code
-        built = build(self.source, self.path, self.checked, launcher, launches, code)
+        built = build(self.source, self.path, self.checked, launcher, instances, code)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
         both = re.search(r"\bextern\s[^;]*__shared__", self.source)  # static and dynamic
@@ -165,10 +182,11 @@ class Module:
                 launches = runtime.launches()
             if not _left_out(stopped):
                 break
-            library = self._libraries[launcher.name] = self._load(launcher.name, launches)
-        if launches and launcher.name not in self._called:
+            library = self._load(launcher.name, _instances_of(launches))
+            self._libraries[launcher.name] = library
+        if launches and self._selects and launcher.name not in self._called:
             self._called.add(launcher.name)
-            _first_launches[self.kernels, launcher.name] = launches
+            _first_launches[self.kernels, launcher.name] = _instances_of(launches)
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             told = describe(stopped, lines, memories)

@@ -13,6 +13,7 @@ _CHECKED_BOUNDS = re.compile(r"__(launch_bounds|cluster_dims)__\s*\(")
 _NAME = re.compile(  # of the kernel, past other attributes
     r"\s*(?:(?:void|inline|static|__global__)\s+|__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*\w+\s*\("
 )
+_BODY = re.compile(r"\)\s*\{")
 _NULL = re.compile(r"(?<![^\s,])NULL(?=\s*(?:,|$))")
 
 
@@ -42,13 +43,27 @@ def refuse_calls(source: str, path: Path, first_line: int) -> None:
                 )
 
 
-def begin_with_bounds(source: str) -> str:
-    """Let the body of a kernel begin with its `__launch_bounds__` and `__cluster_dims__`."""
+def begin_kernels(source: str) -> str:
+    """Let the body of a kernel begin with what it tells the runtime: which instance of a template
+    it is, then its `__launch_bounds__` and `__cluster_dims__`."""
+    return _begin_with_instance(_begin_with_bounds(source))
+
+
+def _begin_with_instance(source: str) -> str:
+    hidden, pieces, end = hide(source), [], 0
+    for found in KERNEL.finditer(hidden):
+        if body := _BODY.match(hidden, closing(hidden, found.end())):
+            pieces += [source[end : body.end()], " EMULATOR_KERNEL;"]
+            end = body.end()
+    return "".join([*pieces, source[end:]])
+
+
+def _begin_with_bounds(source: str) -> str:
     hidden, pieces, end = hide(source), [], 0
     for found in _CHECKED_BOUNDS.finditer(hidden):
         last = closing(hidden, found.end())
         name = _NAME.match(hidden, last + 1)
-        body = name and re.compile(r"\)\s*\{").match(hidden, closing(hidden, name.end()))
+        body = name and _BODY.match(hidden, closing(hidden, name.end()))
         if body:
             given = " ".join(hidden[found.end() : last].split())
             pieces += [source[end : body.end()], f" ::emulator::{found[1]}({given});"]

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from yaie.build.cache import CSRC
 from yaie.emulator.casts import saturate
-from yaie.emulator.launches import KERNEL, begin_with_bounds, refuse_calls, replace_launches
+from yaie.emulator.launches import KERNEL, begin_kernels, refuse_calls, replace_launches
 from yaie.emulator.macros import FrozenMacros, Macros
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
@@ -148,7 +148,7 @@ def _rewrite_part(
     part = macros.expand_assembly(part, hide(part))
     refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
-    part = begin_with_bounds(_replace_assembly(part, macros))
+    part = begin_kernels(_replace_assembly(part, macros))
     part = replace_launches(saturate(part, hide(part)), path, first_line)
     return report_bytes(declare_unset(part)) if checked else part
 

@@ -13,7 +13,6 @@ from yaie.ops.cpp import native
 from yaie.ops.cpp.native import Rows
 
 GEMV, GATED = "matmul/gemv.cu", "matmul/gated.cu"
-GATED_TILE = 128, 112  # tokens and columns
 # The share of all SMs' time for which the tiles of GATED must have work. With less, torch's product
 # and the activation are faster (an H200: notebooks/data/27_gated_h200.json).
 ENOUGH = 0.86
@@ -110,7 +109,10 @@ class Linear(nn.Module):
         """Whether `gated` is as fast as torch's product of x and the activation after it."""
         if not self.gated_sms or self.bias is not None or not self._is_plain(x):
             return False
-        height, width = GATED_TILE
+        from yaie.ops.cuda.launching import constants
+
+        own = constants(GATED)
+        height, width = own["TILE_M"], own["TILE_N"]  # tokens and columns
         tokens, columns = len(x), len(self.weight) // 2
         tiles = -(-tokens // height) * 2 * -(-columns // (2 * width))  # in pairs
         busy = tokens * columns / (height * width)

@@ -54,11 +54,6 @@ __device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
     }
 }
 
-// A warp has read a stage of the ring: its first lanes tell the producers, each that of one thread block.
-__device__ __forceinline__ void release(uint64_t* barrier) {
-    if (threadIdx.x % WARP < BLOCKS) mbarrier_arrive_at(barrier, threadIdx.x % WARP);
-}
-
 template <typename T>
 __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
     matmul_cluster(const __grid_constant__ CUtensorMap a_map,
@@ -116,10 +111,10 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
             multiply<T, TILE_N>(sums, a_tile + consumer * 64 * LINE, b_tile);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the tile before is complete
-            if (done > 0) release(&empty[(load - 1) % STAGES]);
+            if (done > 0) release<BLOCKS>(&empty[(load - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        release(&empty[(load - 1) % STAGES]);
+        release<BLOCKS>(&empty[(load - 1) % STAGES]);
         int row = first_row + rank * TILE_M + consumer * 64;
         store_by_tma(c_map, places + consumer * HALF, sums, row, first_column);
     }

@@ -40,6 +40,13 @@ __device__ __forceinline__ void store_sums(T* c, const float (&sums)[N / 2], int
     }
 }
 
+// A warp has read a stage of a cluster's ring: its first lanes tell the producers, each that of one of the
+// BLOCKS thread blocks.
+template <int BLOCKS>
+__device__ __forceinline__ void release(uint64_t* barrier) {
+    if (threadIdx.x % WARP < BLOCKS) mbarrier_arrive_at(barrier, threadIdx.x % WARP);
+}
+
 // The tile of c that comes number `index`: down the GROUP rows of tiles of a group, then on to the next
 // column.
 template <int TILE_M, int TILE_N, int GROUP>

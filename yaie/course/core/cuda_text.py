@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from yaie.course.core.cuda import module_of
 from yaie.emulator.text import without_comments
 
 if TYPE_CHECKING:
+    from yaie.course.core.manifest import Exercise
     from yaie.emulator.signature import Launcher
 
 
@@ -38,8 +40,8 @@ def _types(launcher: Launcher) -> list[tuple[str, bool]]:
     return [(p.kind, p.pointer) for p in launcher.parameters]
 
 
-def compile_errors(text: str, path: Path, shown: str) -> str | None:
-    """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
+def compile_errors(text: str, path: Path, exercise: Exercise) -> str | None:
+    """What the compiler says against a learner's file; None if it accepts it."""
     from yaie.emulator import CompileError, compile
     from yaie.emulator.signature import find_launchers
 
@@ -48,9 +50,12 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     except TypeError:  # a type that Python cannot pass: `changed_launcher` tells
         first = ""
     try:
-        compile(text, path, checked=bool(first), launcher=first)  # as the check will want it
+        if first:  # as the check will want it
+            module_of(text, path, checked=True).prepare(first, exercise.launches)
+        else:
+            compile(text, path, checked=False)
     except (CompileError, SyntaxError) as error:
-        return first_error(str(error).replace(str(path), shown))
+        return first_error(str(error).replace(str(path), exercise.shown))
     return None
 
 

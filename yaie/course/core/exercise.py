@@ -148,7 +148,7 @@ def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
     from yaie.course.core import native
 
     language = native if exercise.is_native else cuda_text
-    if said := language.compile_errors(text, path, exercise.shown):
+    if said := language.compile_errors(text, path, exercise):
         raise Broken(f"The file does not compile.\n{said}")
     reference = (ROOT / exercise.source).read_text(encoding="utf-8")
     if changed := language.changed_launcher(text, reference):

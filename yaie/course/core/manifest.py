@@ -60,6 +60,8 @@ class Exercise:
         module_name: its module, which is imported when one of its functions is asked for.
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
         operator: the operator of the model that the solution computes, if any.
+        launches: of a CUDA kernel with many instances, the template arguments of those that the
+            check launches: only these are compiled. By default, all are.
         draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
         have: what is at hand, as (names in Markdown, what they are or return).
     """
@@ -78,6 +80,7 @@ class Exercise:
     module_name: str
     part: str | None = None
     operator: str | None = None
+    launches: str = ""
     draft: str = ""
     have: tuple[tuple[str, str], ...] = ()
 

@@ -34,6 +34,7 @@ from yaie.emulator.rewrite import CSRC, read_source
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 if TYPE_CHECKING:
+    from yaie.course.core.manifest import Exercise
     from yaie.course.core.observe import Observer
 
 SECONDS = 3.0  # that one call may take: those of a check take milliseconds
@@ -144,12 +145,12 @@ def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
     return lambda file: partial(pkgutil.resolve_name(function), load(file))
 
 
-def compile_errors(text: str, path: Path, shown: str) -> str | None:
-    """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
+def compile_errors(text: str, path: Path, exercise: Exercise) -> str | None:
+    """What the compiler says against a learner's file; None if it accepts it."""
     try:
         build(text, path, checked=True)  # as the check will want it
     except CompileError as error:
-        return cuda_text.first_error(str(error).replace(str(path), shown))
+        return cuda_text.first_error(str(error).replace(str(path), exercise.shown))
     return None
 
 

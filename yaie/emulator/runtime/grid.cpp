@@ -169,6 +169,25 @@ void run_grid(const Launch& given) {
     }
     launching(false);
     present = nullptr;
+    launches.push_back(grid.instance);
+}
+
+int run_launch(const Launch& launch, const void* site) {
+    Lock lock(launch_mutex);
+    if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
+    if (int error = refuse(launch, site)) return error;
+    if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
+    wanted_cluster = launch.cluster;
+    grid_shape[0] = volume(launch.grid);
+    grid_shape[1] = volume(launch.thread_block);
+    run_grid(launch);
+    const uint3 given = launch.cluster, wanted = wanted_cluster;
+    if (wanted.x == given.x && wanted.y == given.y && wanted.z == given.z) return last_error;
+    Launch again = launch;
+    again.cluster = wanted;
+    if (int error = refuse(again, site)) return error;
+    run_grid(again);
+    return last_error;
 }
 
 }  // namespace
@@ -277,31 +296,20 @@ int emulator_launch(const Launch* launch) {
     if (in_launcher() && must_stop(why)) {
         abandon_call(failure_at(why, 702, __builtin_return_address(0)));
     }
-    {
-        Lock lock(launch_mutex);
-        if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
-        launches.push_back(launch->instance);
+    const int error = run_launch(*launch, __builtin_return_address(0));
+    if (has_failed && first_failure.kind == Kind::left_out && in_launcher()) {
+        abandon_call(first_failure);  // the launcher would tell of an error that is not its own
     }
-    if (!launch->body) {
-        const Failure failure = failure_at(Kind::left_out, 98, __builtin_return_address(0));
-        if (in_launcher()) abandon_call(failure);  // it would tell of an error that is not its own
-        grid_failed(failure);
-        return last_error;
+    return error;
+}
+
+// What each thread of a kernel calls first.
+void emulator_begin_kernel(uint64_t instance, int compiled) {
+    std::atomic<uint64_t>& known = present->instance;
+    if (known.load(std::memory_order_relaxed) != instance) {
+        known.store(instance, std::memory_order_relaxed);
     }
-    Lock lock(launch_mutex);
-    if (int error = refuse(*launch, __builtin_return_address(0))) return error;
-    if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
-    wanted_cluster = launch->cluster;
-    grid_shape[0] = volume(launch->grid);
-    grid_shape[1] = volume(launch->thread_block);
-    run_grid(*launch);
-    const uint3 given = launch->cluster, wanted = wanted_cluster;
-    if (wanted.x == given.x && wanted.y == given.y && wanted.z == given.z) return last_error;
-    Launch again = *launch;
-    again.cluster = wanted;
-    if (int error = refuse(again, __builtin_return_address(0))) return error;
-    run_grid(again);
-    return last_error;
+    if (!compiled) fail_here(failure_at(Kind::left_out, 98, __builtin_return_address(0)));
 }
 
 int emulator_sync_threads(Vote vote, int predicate) {

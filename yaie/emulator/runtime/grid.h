@@ -37,6 +37,7 @@ struct Grid {
     uint64_t num_running;  // how many of them run, the first in the order
     std::atomic<uint64_t> next{0};
     std::atomic<bool> stop{false};
+    std::atomic<uint64_t> instance{0};  // the number of the kernel, see emulator_begin_kernel
 };
 
 uint64_t nth_team(const Grid& grid, uint64_t n);  // in the order of the schedule

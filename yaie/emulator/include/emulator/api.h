@@ -12,7 +12,7 @@ namespace emulator {
 struct Launch {
     uint3 grid, thread_block;
     size_t shared_bytes;
-    void (*body)(void* arguments);  // runs one thread of the kernel; null: it was not compiled
+    void (*body)(void* arguments);  // runs one thread of the kernel
     void* arguments;
     size_t arguments_size;
     const char* file;  // an address that identifies the file
@@ -22,7 +22,6 @@ struct Launch {
     uint3 cluster;     // those that reach each other's shared memory, and run together in any launch
     bool has_cluster;  // the launch says so itself
     uint32_t together;  // how many clusters run together though none waits for another; 0: one
-    uint64_t instance;  // number of the launch, and of the instance of its launcher's template
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.
@@ -86,6 +85,7 @@ void emulator_end_unset(void* variable) __attribute__((nothrow));
 void* __tsan_memcpy(void* to, const void* from, size_t size);
 void* __tsan_memmove(void* to, const void* from, size_t size);
 void* __tsan_memset(void* to, int value, size_t size);
+void emulator_begin_kernel(uint64_t instance, int compiled);  // ends the call if it is left out
 void emulator_launch_bounds(unsigned most_threads);  // refuses the launch if it has more
 void emulator_fence(int device);  // 0: for the thread block only
 // Lets other threads run; with an address, only if the thread polled the same address just before.

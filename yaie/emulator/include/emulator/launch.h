@@ -22,15 +22,31 @@ thread_local char shared_anchor __attribute__((used));
 const char this_file = 0;
 }
 
-// Which launches are compiled: all, unless build.py has written a specialization for `void`.
-template <class> struct Launches {
-    static constexpr bool has(uint64_t) { return true; }
+// Which kernels, or instances of their templates, are compiled: all, unless build.py has written a
+// specialization for `void`. A name has the template's arguments: `k() [with int N = 4]`, or so.
+template <class> struct Instances {
+    static constexpr bool has(const char*) { return true; }
 };
-constexpr uint64_t number_of(const char* text) {  // FNV-1a
+constexpr uint64_t number_of(const char* name) {  // FNV-1a
     uint64_t number = 0xcbf29ce484222325;
-    while (*text) number = (number ^ (unsigned char)*text++) * 0x100000001b3;
+    while (*name) number = (number ^ (unsigned char)*name++) * 0x100000001b3;
     return number;
 }
+constexpr bool contains(const char* name, const char* part) {
+    for (;; ++name) {
+        int same = 0;
+        while (part[same] && name[same] == part[same]) ++same;
+        if (!part[same] || !*name) return !part[same];
+    }
+}
+
+// Stands where a kernel's body begins. Of an instance that is left out the compiler checks the rest,
+// and then drops it: code is made of no more than the call that tells.
+#define EMULATOR_KERNEL                                                                       \
+    constexpr uint64_t emulator_number = ::emulator::number_of(__PRETTY_FUNCTION__);          \
+    constexpr bool emulator_compiled = ::emulator::Instances<void>::has(__PRETTY_FUNCTION__); \
+    emulator_begin_kernel(emulator_number, emulator_compiled);                                \
+    if (!emulator_compiled) return
 
 struct Configuration {
     Launch launch;
@@ -38,24 +54,17 @@ struct Configuration {
     // Inlined, so that the launch has the line of the source.
     template <class Kernel, class... Arguments>
     __attribute__((always_inline)) void run(Kernel kernel, Arguments... arguments) {
-        // The name of this function contains the lambda's launcher, with its template arguments.
-        constexpr uint64_t instance = number_of(__PRETTY_FUNCTION__);
-        launch.instance = instance;
-        if constexpr (Launches<std::void_t<Kernel>>::has(instance)) {
-            // The arguments are evaluated once, on the host, and copied for each thread. A lambda
-            // binds them: a tuple of them takes the compiler as long as the kernel.
-            auto bound = [=] { kernel(arguments...); };
-            launch.body = [](void* given) {
-                asm volatile("" : : "r"(&shared_anchor));
-                (*static_cast<decltype(bound)*>(given))();
-            };
-            launch.arguments = &bound;
-            launch.arguments_size = sizeof(bound);
+        // The arguments are evaluated once, on the host, and copied for each thread. A lambda
+        // binds them: a tuple of them takes the compiler as long as the kernel.
+        auto bound = [=] { kernel(arguments...); };
+        launch.body = [](void* given) {
             asm volatile("" : : "r"(&shared_anchor));
-            emulator_launch(&launch);
-        } else {
-            emulator_launch(&launch);
-        }
+            (*static_cast<decltype(bound)*>(given))();
+        };
+        launch.arguments = &bound;
+        launch.arguments_size = sizeof(bound);
+        asm volatile("" : : "r"(&shared_anchor));
+        emulator_launch(&launch);
     }
 };
 
