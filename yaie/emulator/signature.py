@@ -105,14 +105,14 @@ class Launcher:
 
     @cached_property
     def order(self) -> list[int]:
-        """Which parameters are packed one after another: numbers, and then pointers and the stream,
-        the addresses that differ from call to call."""
+        """The order in which parameters are packed: numbers first, then pointers and the stream,
+        whose values differ from call to call."""
         kinds = [1 if p.pointer else 2 if p.is_stream else 0 for p in self.parameters]
         return sorted(range(len(kinds)), key=kinds.__getitem__)
 
     @cached_property
     def packed_again(self) -> struct.Struct:
-        """Packs what `pack` returned, of which it takes the numbers, and other addresses."""
+        """Packs a repeated call: the numbers from what `pack` returned, and new addresses."""
         addresses = sum(p.pointer or p.is_stream for p in self.parameters)
         return struct.Struct(f"{8 * (len(self.parameters) - addresses)}s{'Q' * addresses}")
 
@@ -138,9 +138,9 @@ class Launcher:
         )
 
     def packed_in(self, library: ctypes.CDLL) -> Any:
-        """The launcher in a library that `yaie.build.nvcc` built; it takes what `pack` returns. If
-        it took twenty values, ctypes would need longer to convert them than the launch takes; also
-        for one it takes longer if its type is declared."""
+        """The launcher in a library that `yaie.build.nvcc` built; it takes what `pack` returns,
+        since ctypes would need longer to convert twenty values than the launch takes. No type is
+        declared: that slows even a single argument."""
         return getattr(library, f"yaie_packed_{self.name}")
 
     def at(self, address: int) -> Any:

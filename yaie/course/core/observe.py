@@ -89,7 +89,7 @@ class Found:
         kind: such as "race", "out_of_bounds", "time_limit".
         text: the source line it is at, without its white space; "" if there is none.
         where: which element and which threads; "" if that is not known.
-        memory: "global", "shared" or another in which the element is; "" if that is not known.
+        memory: where the element lies: "global", "shared" or another; "" if that is not known.
     """
 
     kind: str

@@ -90,7 +90,7 @@ class Access:
     """A load or store of one program.
 
     Attributes:
-        kind: "load" or "store", which an atomic operation counts as, too.
+        kind: "load" or "store"; an atomic operation counts as a store.
         program: its number along each axis of the grid.
         name: the tensor.
         elements: the element of every lane, counted from the tensor's first; any shape.

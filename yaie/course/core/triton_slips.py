@@ -1,7 +1,7 @@
-"""Slips in a Triton kernel of which the interpreter says nothing, or nothing that helps.
+"""Slips in a Triton kernel that the interpreter does not report, or reports without a remedy.
 
-The compiler refuses a condition on a block; the interpreter takes every block for true. Of an index
-on a pointer, and of arguments in the wrong place, Triton does not say what to write instead.
+The compiler refuses a condition on a block; the interpreter takes every block as true. For an index
+on a pointer, or arguments in the wrong order, Triton's error does not say what to write.
 """
 
 import sys
@@ -48,7 +48,7 @@ def refuse_slips() -> None:
         if data.size == 1:
             return bool(data)
         if sys._getframe(1).f_code.co_filename.startswith(tritons):
-            return True  # it asks whether there is a block
+            return True  # Triton asks whether a block was given
         raise TypeError(CONDITION.format(data.size))
 
     def indexed(block: Any, index: Any) -> Any:
