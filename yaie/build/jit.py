@@ -210,7 +210,7 @@ class Module:
 
     def repeat(self, launcher: Launcher, index: int, values: Sequence[Any]) -> dict[str, Any]:
         """What repeats a launch of `start` with other addresses, when `index` is the current card:
-        call start(pack(first, *pointers, stream)), and `fail` with its error if that is not 0."""
+        `start(pack(first, *pointers, stream))`, and then `fail` with its error unless that is 0."""
         return {
             "start": self._on_gpu[index][launcher.name],
             "pack": launcher.packed_again.pack,
