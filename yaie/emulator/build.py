@@ -121,21 +121,19 @@ _INSTANCES = """template <> struct emulator::Instances<void> {{
 """
 
 
-def compile(source: str, path: str | Path, checked: bool, launcher: str = "") -> Path:
+def compile(source: str, path: str | Path, checked: bool) -> Path:
     """Build CUDA C++ for the CPU and return the shared object with its `extern "C"` launchers.
 
     Args:
         path: names the source in messages and tells where its headers are; it need not exist.
         checked: have every load and store reported.
-        launcher: compile only this one, which takes less time: of a template, only the instances
-            that it uses are compiled. Errors anywhere in the source are still found.
 
     Raises:
         CompileError: with the compiler's messages.
 
     What the compiler warns of is a UserWarning, see `WARNINGS`.
     """
-    return build(source, path, checked, launcher).path
+    return build(source, path, checked).path
 
 
 def build(
@@ -148,8 +146,9 @@ def build(
 ) -> Built:
     """As `compile`, and tells what it took. `code` is the rewritten source, if there is one.
 
+    With `launcher`, only this one is compiled, and of a template only the instances that it uses.
     Of kernels only those `instances` are compiled for whose `name` this condition in C++ is true,
-    unless a library with all is there. Errors in the others are still found.
+    unless a library with all is there. Errors anywhere in the source are still found.
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
