@@ -235,7 +235,7 @@ def test_every_offer_in_a_packet_is_declined(running):
         b"GET /health HTTP/1.1\nHost: a\n\n",
         b"GET /health HTTP/1.1\r\n\r\n",
         b"GET /health HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n",
-        HALF + b"a" * (MOST_HEAD + 1),
+        HALF.ljust(MOST_HEAD + 1, b"a"),
     ],
 )
 def test_what_is_no_request_of_http_1_is_refused(running, sent):
