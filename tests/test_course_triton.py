@@ -242,6 +242,43 @@ def test_atomic_operations_are_watched_as_stores() -> None:
     ] * 2
 
 
+@triton.jit
+def swap_kernel(out_ptr, old_ptr, first, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    zeros = tl.zeros((BLOCK,), tl.int32)
+    tl.store(old_ptr + lanes, tl.atomic_cas(out_ptr + first + lanes, zeros, zeros + 7))
+
+
+@triton.jit
+def lock_kernel(out_ptr, first):
+    while tl.atomic_cas(out_ptr + first, 0, 1) != 0:
+        pass
+
+
+@needs_interpreter
+def test_compare_and_swap_beyond_the_end_reaches_no_memory() -> None:
+    """There it finds a zero, so that a lock that does not exist is free for every program."""
+    room, old = torch.zeros(8, dtype=torch.int32), torch.full((8,), 5, dtype=torch.int32)
+    room[1] = 3
+    with watch() as trace:
+        swap_kernel[(1,)](room[:5], old, 0, BLOCK=8)
+        swap_kernel[(1,)](room[:5], old, 10**9, BLOCK=8)
+        lock_kernel[(2,)](room[:5], 10**9)
+    assert room.tolist() == [7, 3, 7, 7, 7, 0, 0, 0] and not old.any()
+    strays = [(a.kind, a.name, a.elements[a.stray].tolist()) for a in trace.strays]
+    far = [("store", "out", [*range(10**9, 10**9 + 8)])] + [("store", "out", [10**9])] * 2
+    assert strays == [("store", "out", [5, 6, 7]), *far]
+
+
+@needs_interpreter
+def test_a_tensor_without_elements_is_watched() -> None:
+    with watch() as trace:
+        shift_kernel[(1,)](torch.ones(0), torch.ones(0), 0, BLOCK=4)
+    assert [(a.kind, a.elements[a.stray].tolist()) for a in trace.strays] == [
+        ("load", [0, 1, 2, 3]), ("store", [0, 1, 2, 3])
+    ]  # fmt: skip
+
+
 @needs_interpreter
 def test_masked_lanes_without_a_value_are_nan() -> None:
     for dtype in (torch.float32, torch.float16):

@@ -164,7 +164,8 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
         return
     names = {tensor.data_ptr(): name for name, tensor in tensors.items()}
     places: list[_Place] = []
-    run, atomic = GridExecutor.__call__, InterpreterBuilder.create_atomic_rmw
+    run = GridExecutor.__call__
+    atomic, swap = InterpreterBuilder.create_atomic_rmw, InterpreterBuilder.create_atomic_cas
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
     def watched_run(executor: Any, *arguments: Any, **keywords: Any) -> None:
@@ -172,7 +173,7 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
         places[:] = [
             _Place.of(names.get(x.data_ptr(), name.removesuffix("_ptr")), x)
             for name, x in passed
-            if isinstance(x, torch.Tensor) and x.numel()
+            if isinstance(x, torch.Tensor)
         ]
         run(executor, *arguments, **keywords)
 
@@ -209,9 +210,17 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
         mask = seen(builder, "store", pointers, mask)
         return atomic(builder, operation, pointers, value, mask, *more)
 
+    def watched_swap(builder: Any, pointers: Any, *more: Any) -> Any:
+        inside = seen(builder, "store", pointers, np.ones(pointers.data.shape, bool))
+        instead = np.zeros_like(pointers.data)  # it has no mask: other lanes swap here
+        there = instead.ctypes.data + instead.itemsize * np.arange(instead.size, dtype=np.uint64)
+        addresses = np.where(inside, pointers.data, there.reshape(inside.shape))
+        return swap(builder, type(pointers)(addresses, pointers.dtype), *more)
+
     with (
         patch.object(GridExecutor, "__call__", watched_run),
         patch.object(InterpreterBuilder, "create_atomic_rmw", watched_atomic),
+        patch.object(InterpreterBuilder, "create_atomic_cas", watched_swap),
         patch.object(InterpreterBuilder, "create_masked_load", watched_load),
         patch.object(InterpreterBuilder, "create_masked_store", watched_store),
     ):
@@ -239,7 +248,7 @@ class _Place:
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> _Place:
         pairs = zip(tensor.shape, tensor.stride(), strict=True)
-        extent = 1 + sum((size - 1) * stride for size, stride in pairs)
+        extent = 1 + sum((size - 1) * stride for size, stride in pairs) if tensor.numel() else 0
         return cls(name, tensor.data_ptr(), tensor.element_size(), extent)
 
     def distance(self, addresses: np.ndarray) -> tuple[int, float]:
