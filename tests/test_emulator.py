@@ -218,26 +218,6 @@ def test_an_endless_loop_ends(kernels, name):
     launch(flag)
 
 
-@pytest.mark.parametrize("threads", [0, 1025])
-def test_a_bad_configuration_is_refused(kernels, threads):
-    with pytest.raises(KernelError, match="cudaErrorInvalidConfiguration"):
-        kernels.run_barriers(1, threads)
-    kernels.run_barriers(1, 1024)
-
-
-def test_large_shared_memory_has_to_be_asked_for():
-    code = (
-        "import sys; from yaie.emulator.launch import Module, KernelError\n"
-        "m = Module(*sys.argv[1:])\n"
-        "for bytes, allow in [(60000, 0), (60000, 1), (300000, 1)]:\n"
-        "    try: m.run_large_shared(bytes, allow); print('ran')\n"
-        "    except KernelError as error: print('Value' in str(error), 'fault' in str(error))\n"
-    )
-    done = python(code, TEXT, SOURCE)
-    # The kernel then writes through a null pointer: it ran.
-    assert done.stdout.split("\n")[:3] == ["True False", "False True", "True False"], done.stderr
-
-
 def test_without_hand_written_switches():
     """Other processors go from thread to thread by ucontext: the same results."""
     code = (

@@ -11,7 +11,7 @@ from emulated import with_launchers
 from test_emulator_meaning import VALUES
 
 from yaie.build.jit import load
-from yaie.emulator import CompileError, KernelError, Module, settings
+from yaie.emulator import CompileError, Module, settings
 
 SOURCES = Path(__file__).parent / "emulator"
 INT, INT64 = torch.int32, torch.int64
@@ -89,29 +89,6 @@ def test_a_thread_block_scans(cub, threads):
     assert rows[12] + rows[13] == [0, *accumulate(values[: 2 * threads - 1])]
     assert rows[14] == [0] * threads
     assert clean(cub), cub.report
-
-
-def test_storage_used_again_without_a_barrier_is_a_race(tmp_path):
-    text = """#include <cub/cub.cuh>
-// <<<1, 128, 0>>>
-__global__ void f(const int* x, int* out) {
-    using Reduce = cub::BlockReduce<int, 128>;
-    __shared__ typename Reduce::TempStorage temp;
-    int a = Reduce(temp).Sum(x[threadIdx.x]);
-    int b = Reduce(temp).Sum(x[threadIdx.x] + 1);
-    if (threadIdx.x == 0) *out = a + b;
-}
-"""
-    twin = text.replace("    int b", "    __syncthreads(); int b")
-    out = torch.zeros(1, dtype=INT)
-    for source, wanted in [(text, [(7, 6)]), (twin, [])]:
-        module = Module(with_launchers(source), tmp_path / "mine.cu", checked=True)
-        module.run_f(torch.ones(128, dtype=INT), out)
-        races = {
-            (max(r.line, r.other_line), min(r.line, r.other_line)) for r in module.report.races
-        }
-        assert races == set(wanted) and len(module.report.findings) == len(wanted)
-    assert out.item() == 128 * 3
 
 
 def test_atomics_of_libcu(checked):
@@ -265,45 +242,3 @@ def test_barriers_of_libcu(checked):
     expected = 2 * x[:256].view(8, 32).flip(1)
     assert torch.equal(out, torch.stack([expected + 1, expected + 2], 1))
     assert clean(module), module.report
-
-
-TOO_FEW = """#include <cuda/barrier>
-// <<<1, 64, 0>>>
-__global__ void turn(const float* x, float* out) {
-    __shared__ cuda::barrier<cuda::thread_scope_device> barrier;
-    __shared__ float tile[64];
-    if (threadIdx.x == 0) init(&barrier, 63);
-    __syncthreads();
-    tile[threadIdx.x] = x[threadIdx.x];
-    barrier.arrive_and_wait();
-    out[threadIdx.x] = tile[63 - threadIdx.x];
-}
-"""
-
-
-def test_a_thread_that_only_waits_has_not_released_what_it_wrote(tmp_path, order):
-    module = Module(with_launchers(TOO_FEW), tmp_path / "mine.cu", checked=True)
-    limited = settings(order=order, seed=5, time_limit=0.2)
-    with limited, pytest.raises(KernelError, match="line 9: still running"):
-        module.run_turn(torch.ones(64), torch.zeros(64))
-    assert {(race.name, race.other_line + race.line) for race in module.report.races} == {
-        ("tile", 18)
-    }
-    right = with_launchers(TOO_FEW.replace("63);", "64);"))
-    module = Module(right, tmp_path / "mine.cu", checked=True)
-    module.run_turn(torch.ones(64), torch.zeros(64))
-    assert module.report.clean
-
-
-def test_a_slot_filled_before_it_is_released_is_a_race(tmp_path):
-    text = (SOURCES / "barriers.cu").read_text()
-    free = "            if (round + 1 < rounds) (void)empty.arrive();\n"
-    begin, end = text.index("            out[(round * 2"), text.index(free)
-    wrong = text[:begin] + free + text[begin:end] + text[end + len(free) :]
-    module = Module(with_launchers(wrong), tmp_path / "mine.cu", checked=True)
-    module.run_specialized(numbers(576), torch.zeros(8, 2, 32, dtype=INT), 8)
-    line = wrong[: wrong.index("slot[lane] =")].count("\n") + 1
-    assert {race.name for race in module.report.races} == {"slot"}
-    assert line in {race.line for race in module.report.races} | {
-        race.other_line for race in module.report.races
-    }

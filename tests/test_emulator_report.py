@@ -120,45 +120,23 @@ extern "C" cudaError_t two(float* x, int n, cudaStream_t stream) {
     assert seen == [(15, 64), (1, 5), (0, 0)]
 
 
-def test_naive_transpose(kernels):
-    line = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
-    store, load = line.access("global", "store"), line.access("global", "load")
-    assert (store.per_request, store.ideal, store.requests) == (32, 4, 128)
-    assert (load.per_request, load.ideal) == (4, 4)
-    assert (store.name, load.name) == ("out", "in")
-
-
-@pytest.mark.parametrize("width, wavefronts", [(32, 32), (33, 1)])
-def test_padding_a_tile(kernels, width, wavefronts):
-    report = run(kernels, f"transpose_{width}", 64)
-    line = report.line(line_of("out[y * n + x] = tile"))
-    assert line.access("shared").per_request == wavefronts
-    assert line.access("shared").ideal == 1
-    assert line.access("global").per_request == 4
-    line = report.line(line_of("tile[threadIdx.y][threadIdx.x] ="))
-    assert line.access("shared").per_request == 1
-
-
 @pytest.mark.parametrize(
-    ("name", "number", "text", "cost"),
+    ("name", "number", "text", "memory", "kind", "cost"),
     [
-        ("strided", 8, "in[threadIdx.x * stride]", (32, 4, 4)),
-        ("shifted", 4, "out[threadIdx.x] = in[threadIdx.x];", (17, 16, 16)),
-        ("broadcast", 0, "in[0]", (1, 1, 4)),
+        ("strided", 8, "in[threadIdx.x * stride]", "global", "load", (32, 4, 4)),
+        ("shifted", 4, "out[threadIdx.x] = in[threadIdx.x];", "global", "load", (17, 16, 16)),
+        ("broadcast", 0, "in[0]", "global", "load", (1, 1, 4)),
+        ("transpose_naive", 64, "out[x * n + y]", "global", "store", (32, 4, 4)),
+        ("transpose_naive", 64, "out[x * n + y]", "global", "load", (4, 4, 4)),
+        ("transpose_32", 64, "out[y * n + x] = tile", "shared", "load", (32, 1, 4)),
+        ("transpose_33", 64, "out[y * n + x] = tile", "shared", "load", (1, 1, 4)),
+        ("transpose_33", 64, "tile[threadIdx.y][threadIdx.x] =", "shared", "store", (1, 1, 4)),
     ],
 )
-def test_what_an_access_costs_and_what_is_ideal(kernels, name, number, text, cost):
+def test_what_an_access_costs_and_what_is_ideal(kernels, name, number, text, memory, kind, cost):
     """`test_emulator_agreement` compares the costs of all kernels with the hardware's."""
-    load = run(kernels, name, number).line(line_of(text)).access("global", "load")
-    assert (load.per_request, load.ideal, load.size) == cost
-
-
-@pytest.mark.parametrize("stride", [0, 1, 2, 3, 4, 8, 16, 31])
-def test_strides_in_shared_memory(kernels, stride):
-    line = run(kernels, "shared_stride", stride).line(line_of("s[threadIdx.x * stride]"))
-    banks = [lane * stride % 32 for lane in range(32)]
-    expected = 1 if stride == 0 else max(banks.count(bank) for bank in banks)
-    assert line.access("shared").per_request == expected
+    access = run(kernels, name, number).line(line_of(text)).access(memory, kind)
+    assert (access.per_request, access.ideal, access.size) == cost
 
 
 def test_lanes_that_go_different_ways(kernels):

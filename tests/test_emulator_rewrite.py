@@ -173,20 +173,6 @@ def test_what_is_added_to_a_source_moves_no_line(tmp_path):
         module.run()
 
 
-def test_a_file_without_a_launcher(tmp_path):
-    with pytest.raises(ValueError, match="has no launcher"):
-        Module("__global__ void f() {}", tmp_path / "mine.cu")
-
-
-def test_an_error_that_the_launcher_returns(tmp_path):
-    source = (
-        "#include <cuda_runtime.h>\n"
-        'extern "C" cudaError_t run(int n, cudaStream_t) { return cudaErrorInvalidValue; }\n'
-    )
-    with pytest.raises(KernelError, match=r"run returned cudaErrorInvalidValue \(1\)"):
-        Module(source, tmp_path / "mine.cu").run(1)
-
-
 F = "template <typename T>\n__global__ void f(T* x) {}\n"
 
 

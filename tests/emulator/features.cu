@@ -164,10 +164,6 @@ __global__ void crashes(int* p) { p[1ll << 40] = 1; }
 // <<<1, 1, 0>>>
 __global__ void divides(int* p) { p[0] = 7 / p[1]; }
 
-__global__ void barriers(int n) {
-    for (int i = 0; i < n; ++i) __syncthreads();
-}
-
 extern "C" {
 
 cudaError_t run_transpose(const float* in, float* out, int rows, int columns, cudaStream_t stream) {
@@ -192,19 +188,6 @@ cudaError_t run_vectors(const float* in, float* out, int n, cudaStream_t stream)
                                                 cudaMemcpyHostToDevice, stream);
     if (error != cudaSuccess) return error;
     vectors<<<(n + 127) / 128, 128, 0, stream>>>((const float4*)in, (float4*)out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_barriers(int n, int threads, cudaStream_t stream) {
-    barriers<<<1, threads, 0, stream>>>(n);
-    return cudaGetLastError();
-}
-cudaError_t run_large_shared(int bytes, int allow, cudaStream_t stream) {
-    if (allow) {
-        cudaError_t error = cudaFuncSetAttribute(
-            tree_sum, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-        if (error != cudaSuccess) return error;
-    }
-    tree_sum<<<1, 256, bytes, stream>>>(nullptr, nullptr, 0);
     return cudaGetLastError();
 }
 }

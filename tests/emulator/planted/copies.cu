@@ -17,6 +17,7 @@ __global__ void k(const float* x, float* out) {
     if (t < 16) __pipeline_memcpy_async(&s[t * 4], &x[t * 4], 16);  // @copy
     //! misaligned: if (t < 16) __pipeline_memcpy_async(&s[t * 4], &x[t * 4 + 1], 16);
     //! misaligned: if (t < 15) __pipeline_memcpy_async(&s[t * 4 + 2], &x[t * 4], 16);
+    //! misaligned: if (t < 16) __pipeline_memcpy_async(&s[t * 4], &x[t * 4 + 2], 16, 8);
     //! out_of_bounds: if (t < 32) __pipeline_memcpy_async(&s[t * 2 + 2], &x[t * 2], 8);
     //! out_of_bounds: if (t < 16) __pipeline_memcpy_async(&s[t * 4], &x[t * 4 + 40], 16);
     //! pending_copy: if (t < 16) { __pipeline_memcpy_async(&s[t * 4], &x[t * 4], 16); s[t * 4] = 0; }
@@ -52,12 +53,12 @@ __global__ void k(float* x, float* out, int tiles) {
     for (int tile = 0; tile < STAGES - 1; ++tile) start(tile);
     //! pending_copy: for (int tile = 0; tile < STAGES - 1; ++tile) start(tile); x[t * 4] = 0;
     for (int tile = 0; tile < tiles; ++tile) {
-        __pipeline_wait_prior(STAGES - 2);  // @wait
-        //! pending_copy @read: __pipeline_wait_prior(STAGES - 1);
-        //! pending_copy @read:
-        //! pending_copy: sum += 0 * stages[tile % STAGES][t * 4];
-        __syncthreads();
-        //! race @read:
+        __pipeline_wait_prior(STAGES - 2); __syncthreads();
+        //! pending_copy @read: __pipeline_wait_prior(STAGES - 1); __syncthreads();
+        //! pending_copy @read: __syncthreads();
+        //! pending_copy: sum += 0 * stages[tile % STAGES][t * 4]; __syncthreads();
+        //! race|pending_copy @read: __syncthreads(); __pipeline_wait_prior(STAGES - 2);
+        //! race @read: __pipeline_wait_prior(STAGES - 2);
         start(tile + STAGES - 1);
         //! pending_copy @read: start(tile + STAGES);
         //! pending_copy @copy: start(tile + STAGES - 1); start(tile + STAGES - 1);
@@ -137,6 +138,21 @@ __global__ void k(const float* x, float* out) {
 }
 RUN k<<<1, 64, 0, stream>>>(x, out);
 
+//: barrier_of_a_device
+// With a thread less than come, one only waits: it has not released what it wrote.
+//= (out[:64] == x[:64].flip(0)).all()
+__global__ void k(const float* x, float* out) {
+    __shared__ cuda::barrier<cuda::thread_scope_device> ready;
+    __shared__ float tile[64];
+    if (threadIdx.x == 0) init(&ready, 64);
+    //! race+time_limit @tile: if (threadIdx.x == 0) init(&ready, 63);
+    __syncthreads();
+    tile[threadIdx.x] = x[threadIdx.x];  // @tile
+    ready.arrive_and_wait();
+    out[threadIdx.x] = tile[63 - threadIdx.x];
+}
+RUN k<<<1, 64, 0, stream>>>(x, out);
+
 //: producer_and_consumer
 // Warp 0 produces, warp 1 consumes.
 //= (out[:32] == x[:96].view(3, 32).flip(1).sum(0)).all()
@@ -161,9 +177,9 @@ __global__ void k(const float* x, float* out) {
         } else {
             full.arrive_and_wait();  // @full
             //! race|deadlock @slot: (void)full.arrive();
-            sum += slot[31 - lane];
-            if (round < 2) (void)empty.arrive();
-            //! deadlock @full:
+            sum += slot[31 - lane]; if (round < 2) (void)empty.arrive();
+            //! deadlock @full: sum += slot[31 - lane];
+            //! race @slot: if (round < 2) (void)empty.arrive(); sum += slot[31 - lane];
         }
     }
     if (threadIdx.x >= 32) out[lane] = sum;

@@ -1,5 +1,6 @@
 // Shared memory: races in every pairing, barriers, reads of what is not written, bounds.
 #include <cooperative_groups.h>
+#include <cub/cub.cuh>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <mma.h>
@@ -354,3 +355,16 @@ __global__ void k(const float* x, float* out) {
     if (threadIdx.x < 16) out[threadIdx.x] = c[threadIdx.x];
 }
 RUN k<<<1, 32, 0, stream>>>(x, out);
+
+//: storage_of_cub
+//= out[0] == 2 * x[:96].sum() + 96
+__global__ void k(const float* x, float* out) {
+    using Reduce = cub::BlockReduce<float, 96>;
+    __shared__ typename Reduce::TempStorage temp;
+    float first = Reduce(temp).Sum(x[threadIdx.x]);
+    __syncthreads();
+    //! race @again:
+    float second = Reduce(temp).Sum(x[threadIdx.x] + 1);  // @again
+    if (threadIdx.x == 0) out[0] = first + second;
+}
+RUN k<<<1, 96, 0, stream>>>(x, out);
