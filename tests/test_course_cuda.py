@@ -41,6 +41,24 @@ def line_of(text: str) -> int:
     return 1 + SOLVED[: SOLVED.index(text)].count("\n")
 
 
+def test_a_pass_is_remembered_until_a_header_changes(monkeypatch) -> None:
+    path = exercise.learner_path(FIRST)
+    outer, inner = path.with_name("outer.cuh"), path.with_name("inner.cuh")
+    path.write_text(f'#include "outer.cuh"\n{SOLVED}')
+    outer.write_text('#include "inner.cuh"\n#include "common.cuh"\n')
+    inner.write_text("#pragma once\n")
+    judged = []
+
+    def passes(*given) -> Verdict:
+        judged.append(inner.read_text())
+        return Verdict(FIRST.id, "passes", "")
+
+    monkeypatch.setattr(verdicts, "_judge_elsewhere", passes)
+    assert all(judge(FIRST).state == "passes" for _ in range(2)) and len(judged) == 1
+    inner.write_text("#pragma once\n#define n m\n")
+    assert judge(FIRST).state == "passes" and len(judged) == 2
+
+
 def test_a_file_with_a_fault_never_runs_on_tensors_that_take_no_memory(monkeypatch) -> None:
     """A checked run would copy them, which are gigabytes, and an unchecked one is not safe."""
     reserve, large, ran = mmap.mmap, [], []

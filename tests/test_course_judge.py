@@ -4,9 +4,11 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from yaie.course.core.judge import Versions, mistakes
 from yaie.course.core.manifest import find
 from yaie.course.core.mistakes import BadMistake, apply, read_mistakes
 from yaie.course.core.observe import Case, Fact, Found, Observer, Raised, first_wrong, observed
@@ -34,6 +36,10 @@ def wrong(note) -> str:
         ([torch.ones(1)], [torch.zeros(1)], "index 0 is 1 at index [0], expected 0"),
         ((1, 2), [1, 2], "x is a tuple (1, 2), expected a list"),
         ({"a": 1}, {"a": 2}, "expected {'a': 2}"),
+        (np.ones(2), 1, "x is array([1., 1.]), expected 1"),
+        (np.ones(2), [1, 1], "x is array([1., 1.]), expected [1, 1]"),
+        ({"a": torch.ones(2)}, {"a": 2}, "expected {'a': 2}"),
+        (torch.tensor([2**60 + 1]), torch.tensor([2**60]), "x is 1152921504606846977 at index [0]"),
         (torch.ones(2), [1, 1], "a tensor 2 float32 [1.0, 1.0], expected [1, 1]"),
         (torch.tensor([1, 2]), torch.tensor([1, 3]), "x is 2 at index [1], expected 3 (1 of 2"),
         (torch.ones(2), torch.ones(3), "has shape [2], expected [3]"),
@@ -90,6 +96,13 @@ def test_a_recursion_ends_at_the_same_depth_whatever_a_library_has_set() -> None
         assert fact.got.kind == "RecursionError" and sys.getrecursionlimit() == 5000
     finally:
         sys.setrecursionlimit(before)
+
+
+def test_what_has_no_truth_is_another_symptom_and_no_error() -> None:
+    mine, theirs = (Fact("x", {"a": np.ones(2)}, "is wrong") for _ in "ab")
+    assert not mine.same(theirs) and mine.same(mine)
+    near, far = (Fact("x", x, "is wrong", atol=0.1) for x in (1.0, 1.05))
+    assert near.same(far)
 
 
 def test_an_error_ends_a_case_and_names_its_call() -> None:
@@ -211,3 +224,14 @@ def test_each_text_of_an_exercise_has_a_file_of_its_own(
         os.utime(path.parent, (0, 0))  # last written in 1970
     assert kept_file(exercise, "// mine\n").exists() and other.exists()
     assert kept_file(exercise, "// new\n").exists() and mine.exists() and not other.exists()
+
+
+def test_another_checkouts_version_of_a_mistake_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    here, there = Versions(find("14.1")), Versions(find("14.1"))
+    mistake = mistakes(find("14.1"))[0]
+    path = here.path(mistake)
+    monkeypatch.setattr(there, "text", lambda entry: "// of another reference\n")
+    assert there.path(mistake) != path and path.read_text() == here.text(mistake)

@@ -18,13 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from yaie.build.cache import cache_root, write_whole
 from yaie.course.core import render
 from yaie.course.core.compare import is_tensor, sentence, short
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
 from yaie.course.core.observe import Case, Fact, Found, Raised, first_wrong, observed
+from yaie.course.core.texts import kept_file
 
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun
@@ -240,8 +240,6 @@ class Versions:
         self.exercise, self.patience = exercise, patience
         self.cases = list(exercise.cases())
         self.seconds = 0.0  # spent on running them
-        # Always the same, so that a kernel that was compiled is found in the cache.
-        self._folder = cache_root() / "mistakes" / exercise.id
         self._loaded: dict[str, Any] = {}
         self._facts: dict[tuple[str, int], list[Fact] | None] = {}
 
@@ -252,11 +250,7 @@ class Versions:
 
     def path(self, entry: Mistake) -> Path:
         """The version as a file."""
-        path = self._folder / (entry.name + self.exercise.file.suffix)
-        text = self.text(entry)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_whole(path, text)
-        return path
+        return kept_file(self.exercise, self.text(entry))
 
     def load(self, entry: Mistake) -> Any:
         """As a learner's file is; a kernel is compiled when it is observed."""

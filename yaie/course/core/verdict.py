@@ -5,6 +5,7 @@ import importlib
 import json
 import linecache
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from yaie.build.cache import content_hash
+from yaie.build.cache import CSRC, content_hash
 from yaie.course.core import cuda, progress
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
@@ -101,7 +102,7 @@ def _interprets() -> bool:
 
 def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> Verdict:
     """Judge in another process, which takes seconds: once for each text that passes."""
-    fingerprint = _fingerprint(exercise, text)
+    fingerprint = _fingerprint(exercise, path, text)
     if progress.passed(exercise) == fingerprint:
         return Verdict(exercise.id, "passes", exercise.proves)
     verdict = _judge_elsewhere(exercise, path, seconds)
@@ -110,12 +111,26 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
     return verdict
 
 
-def _fingerprint(exercise: Exercise, text: str) -> str:
-    """Another one if the learner's file changed, or its reference, or its check."""
+def _fingerprint(exercise: Exercise, path: Path, text: str) -> str:
+    """Another one if the learner's file changed, or a header of it, its reference or its check."""
     folder = exercise.place.parent
     checks = sorted([*folder.glob("*.py"), *folder.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
-    return content_hash(text, *(source.read_text(encoding="utf-8") for source in sources))
+    texts = (source.read_text(encoding="utf-8") for source in sources)
+    return content_hash(*_with_headers(path, text), *texts)
+
+
+def _with_headers(path: Path, text: str) -> list[str]:
+    """A file's text, and those of the headers beside it and in `csrc/` that it includes."""
+    files, texts = [path], [text]
+    for file, source in zip(files, texts, strict=False):  # which grow
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', source, re.MULTILINE):
+            places = (file.parent / name, CSRC / name)
+            header = next((place for place in places if place.is_file()), None)
+            if header is not None and header not in files:
+                files.append(header)
+                texts.append(header.read_text(encoding="utf-8", errors="replace"))
+    return texts
 
 
 def _import(exercise: Exercise) -> None:
