@@ -244,6 +244,19 @@ def quiet_jupyterlab(target):
         json.dump({"@jupyterlab/apputils-extension:notification": settings}, f)
 
 
+def check_environment(python):
+    """Import what takes longest. Meanwhile compile what all emulated kernels share: the first check
+    of a kernel then waits for its own file alone."""
+    command = [python, "-c", "from yaie.emulator.build import build_shared; build_shared()"]
+    emulator = subprocess.Popen(command, stderr=subprocess.PIPE, universal_newlines=True)
+    subprocess.check_call([python, "-c", "import torch, jupyterlab, yaie"])
+    said = emulator.communicate()[1].splitlines()
+    if emulator.returncode != 0:
+        first = next((line.strip() for line in said if "error: " in line), "no message")
+        note = "Note: the emulator does not compile, and exercises in CUDA C++ need it"
+        print(f"{note}: {first[:200]}", flush=True)
+
+
 def main(target):
     target = os.path.abspath(target)
     python = os.path.join(target, "bin", "python")
@@ -275,8 +288,8 @@ def main(target):
     install(python, log)
 
     quiet_jupyterlab(target)
-    say(5, "check that it works")
-    subprocess.check_call([python, "-c", "import torch, jupyterlab, yaie"])
+    say(5, "check that it works, and compile the emulator")
+    check_environment(python)
     os.remove(unfinished)
     with open(os.path.join(target, ".ready"), "w"):
         pass

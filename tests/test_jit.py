@@ -24,9 +24,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yaie.build import ahead, cache, jit, nvcc
 from yaie.build.jit import CompileError, KernelError
-from yaie.emulator import launch
+from yaie.emulator import build, launch
 from yaie.emulator.build import build_runtime
-from yaie.emulator.compiler import compiler
+from yaie.emulator.compiler import compiler, run_compiler
 from yaie.emulator.signature import find_launchers
 
 pytestmark = pytest.mark.usefixtures("warm_python")
@@ -253,6 +253,21 @@ def test_processes_that_load_at_once_build_once(own_cache, tmp_path):
         errors = process.communicate()[1]
         assert process.returncode == 0, errors
     assert log.read_text() == "once\n"
+
+
+def test_beside_what_all_kernels_share_a_kernel_compiles_only_itself(tmp_path, monkeypatch):
+    build.build_shared()
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    ran = []
+
+    def note(given: list[str]) -> str:
+        ran.append(given)
+        return run_compiler(given)
+
+    monkeypatch.setattr(build, "run_compiler", note)
+    build.compile(SOURCE, tmp_path / "mine.cu", checked=True)
+    assert [Path(given[-1]).name for given in ran] == ["unit.o", "unit.so"]
+    assert "-include" in ran[0]
 
 
 def test_threads_that_load_at_once(own_cache):

@@ -233,6 +233,14 @@ def build_runtime(part: str) -> Path:
     return build_once(_folder() / name, compile_in).path
 
 
+def build_shared() -> None:
+    """Build all that kernels share, ahead of the first one."""
+    with workers() as pool:
+        for built in [pool.submit(build_runtime, part) for part in PARTS]:
+            built.result()
+        pool.map(precompile, (True, False))
+
+
 def precompile(checked: bool, torch: bool = False) -> None:
     """Compile what every kernel includes, so that it is parsed once and not for each kernel.
 
