@@ -109,6 +109,7 @@ def test_errors_are_relative_to_the_whole_or_to_the_worst_row():
         assert error(torch.zeros(3, 2), torch.zeros(3, 2)) == 0.0
         for bad in (math.nan, math.inf):
             assert error(torch.tensor([1.0, bad]), torch.ones(2)) == math.inf
+            assert error((torch.ones(2),) * 2, (torch.ones(2), torch.full((2,), bad))) == math.inf
     assert row_error(torch.zeros(0, 2), torch.zeros(0, 2)) == 0.0
     # Sums near zero need not be more exact than the rest of their row; integers must be equal.
     wanted = torch.tensor([64.0, -64.0, 1e-9, 64.0], dtype=torch.float64)

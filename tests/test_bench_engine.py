@@ -40,7 +40,15 @@ from yaie.bench.load import (
 from yaie.bench.oracle import Oracle, WrongAnswer
 from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
-from yaie.bench.workloads import long_prompts, mixed_lengths, next_turn, shared_prompts
+from yaie.bench.workloads import (
+    different_chats,
+    few_shot_chats,
+    long_prompts,
+    mixed_lengths,
+    next_turn,
+    shared_prompts,
+    shared_system_chats,
+)
 from yaie.cli import app
 from yaie.course.core.paths import DATA
 from yaie.course.viz import benchmark, draw_benchmark
@@ -84,6 +92,8 @@ def test_prompts_have_exactly_so_many_tokens_and_share_what_they_say(llm):
     assert len({tuple(prompt[100:116]) for prompt in shared}) == 5
     with pytest.raises(ValueError, match="shared must be at least 0 and below 10, got 10"):
         shared_prompts(2, 10, 10, encode)
+    assert len({chat[0]["content"] for chat in different_chats(70)}) == 70
+    assert len(few_shot_chats(33)) == len(shared_system_chats(33, 40, encode)) == 33
     roles = [m["role"] for m in next_turn([{"role": "user", "content": "?"}], "!", 0)]
     assert roles == ["user", "assistant", "user"]
 
@@ -286,8 +296,14 @@ def test_the_code_is_that_of_the_engine_and_its_kernels(tmp_path, monkeypatch):
     assert machine.code() == {"commit": "unknown", "sources": before}
     (package / "course" / "viz" / "style.py").write_text("")
     assert machine.code()["sources"] == before
-    (package / "engine" / "radix.py").write_text("")
-    assert machine.code()["sources"] != before
+    kernels = shutil.copytree(machine.CSRC, tmp_path / "csrc")
+    monkeypatch.setattr(machine, "CSRC", kernels)
+    assert machine.code()["sources"] == before
+    for file in (kernels / "cpu" / "step.cpp", package / "engine" / "radix.py"):
+        text = file.read_text()
+        file.write_text("")
+        assert machine.code()["sources"] != before
+        file.write_text(text)
 
 
 def test_numbers_are_kept_short_and_nan_is_null():

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from yaie.course.core import render, watch
+from yaie.course.core import progress, render, watch
 from yaie.course.core.commands import app
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.manifest import Exercise, exercises, find
@@ -103,6 +105,13 @@ def test_hints_one_by_one() -> None:
     assert "Hint 1 of 3" in yaie("hint", "00.1", "--tier", "1")
     assert yaie("hint", "00.1", "--all").count("Hint ") == 3
     assert "--tier" in yaie("hint", "00.1", "--tier", "4", status=2)
+
+
+def test_what_is_remembered_at_the_same_time_is_all_kept() -> None:
+    chosen = exercises()[:40]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(partial(progress.remember_hints, count=2), chosen))
+    assert [progress.hints_taken(exercise) for exercise in chosen] == [2] * len(chosen)
 
 
 def test_damaged_progress_is_an_error_that_says_what_to_do(folders: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -504,6 +505,34 @@ def test_a_record_keeps_each_format_beside_the_others(tmp_path):
     assert record["q8_0"]["machine"]["threads"] == torch.get_num_threads()
     mine = peer.resident_mb(os.getpid())
     assert 0 < mine["pss"] <= mine["rss"]
+
+
+def test_a_peers_record_is_looked_at_before_anything_is_measured(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(peer, "Engine", None)  # none starts
+    other = tmp_path / "other.json"
+    other.write_text('{"benchmark": "engine"}')
+    for run in (partial(peer.run, str(tiny_model)), partial(spinning.run, str(tiny_model))):
+        with pytest.raises(ValueError, match="output must be in a folder that exists"):
+            run(output=tmp_path / "none" / "x.json")
+        with pytest.raises(ValueError, match="holds no results of this benchmark"):
+            run(output=other)
+    assert other.read_text() == '{"benchmark": "engine"}'
+    with pytest.raises(ValueError, match="only must name some of speed, memory, rounding, got 'x'"):
+        peer.run(str(tiny_model), only="memory, x")
+
+
+@pytest.mark.parametrize(
+    "words", [["llama.cpp", "it needs `pip install llama-cpp-python`"], ["yaie"]]
+)
+def test_an_engine_that_ended_is_named(words):
+    engine = peer.Engine(sys.executable, "-c", "", words[0])
+    engine.process.wait()
+    with pytest.raises(RuntimeError, match=f"the engine {'.*'.join(words)}") as told:
+        try:
+            engine.ask([[1]], 1)
+        finally:
+            engine.close()
+    assert len(words) > 1 or "llama" not in str(told.value)
 
 
 def test_rounding_is_none_in_float32_and_grows_with_fewer_bits(tiny_model, monkeypatch):

@@ -21,6 +21,8 @@ def commands(monkeypatch):
     world: dict[str, tuple[int, str]] = {}
     for name in ("CXX", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
+    # Not the compiler that this process has found, and none that it finds here.
+    monkeypatch.setattr(doctor, "find_compiler", doctor.find_compiler.__wrapped__)
 
     def fake_run(command):
         return world.get(Path(command[0]).name, (127, "not found"))
@@ -104,10 +106,12 @@ def test_course_that_is_a_copy_or_run_by_another_environment(monkeypatch, tmp_pa
 
 
 def test_compiler_really_compiles(monkeypatch):
-    """A program that only claims to be a compiler is found out, the real one passes."""
+    """A program that only claims to be a compiler is found out, the real one passes. One that is
+    not there counts for nothing: it compiles no kernel either."""
+    monkeypatch.setattr(doctor, "find_compiler", doctor.find_compiler.__wrapped__)
     monkeypatch.setenv("CXX", "false")
     assert doctor.probe_compiler()[0] == PROBLEM
-    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("CXX", "no such compiler")
     assert doctor.probe_compiler()[0] == OK
 
 
@@ -127,7 +131,7 @@ def test_nvcc_against_torch(commands, gpu, monkeypatch, nvcc, cuda, expected, wo
     gpu(None, cuda=cuda)
     if nvcc:
         commands["nvcc"] = (0, nvcc)
-    monkeypatch.setattr(doctor, "find_nvcc", lambda: "nvcc" if nvcc else None)
+    monkeypatch.setattr(doctor.nvcc, "find", lambda: Path("nvcc") if nvcc else None)
     verdict, detail, *_ = doctor.probe_nvcc()
     assert verdict == expected and words in detail
 
@@ -147,19 +151,18 @@ def test_nvidias_tools(commands, monkeypatch, tmp_path):
     assert doctor.PROBES["profilers"]()[0] == OK
 
 
-def test_nvcc_is_looked_for_where_cuda_home_says(commands, monkeypatch, tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").touch()
-    commands["nvcc"] = (0, "")
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert doctor.find_nvcc() == str(tmp_path / "bin" / "nvcc")
-    (tmp_path / "bin" / "nvcc").unlink()
-    assert doctor.find_nvcc() is None  # though there is one on the path: kernels are not built
+def test_nvcc_is_the_one_that_kernels_are_built_with(commands, monkeypatch, tmp_path):
+    wheel = tmp_path / "nvidia" / "cu13" / "bin" / "nvcc"
+    wheel.parent.mkdir(parents=True)
+    wheel.touch()
+    monkeypatch.setattr(doctor.nvcc.sysconfig, "get_path", lambda _: str(tmp_path))
     monkeypatch.setattr(doctor, "torch_cuda", lambda: "13.0")
-    verdict, detail, *_ = doctor.probe_nvcc()
-    assert verdict == NOTE and f"CUDA_HOME is {tmp_path}, which has no bin/nvcc;" in detail
-    monkeypatch.delenv("CUDA_HOME")
-    assert doctor.find_nvcc() == "nvcc"
+    commands["nvcc"] = (0, "release 13.0, V13.0.88")
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert doctor.probe_nvcc() == (OK, "13.0 (torch: 13.0)")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))  # though there is one elsewhere
+    verdict, _, remedy = doctor.probe_nvcc()
+    assert verdict == NOTE and f"CUDA_HOME is {tmp_path}, which has no bin/nvcc;" in remedy
 
 
 @pytest.mark.parametrize(

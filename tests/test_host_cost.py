@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.bench import host
+from yaie.build import jit
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import reshape_and_cache
 from yaie.ops.norm import rms_norm
@@ -23,6 +24,15 @@ def test_a_call_enters_few_functions(capsys):
     assert entered.keys() == MOST_CALLS.keys()
     assert all(entered[name] <= most for name, most in MOST_CALLS.items()), entered
     assert capsys.readouterr().out.count("Python calls") == len(rows)
+
+
+def test_a_recorded_call_is_left_out_like_a_first_one():
+    kernels = jit.load("norm/rms_norm.cu")
+    kernel = kernels.rms_norm_f32.kernel[1]
+    with host.no_launches():
+        again = kernels.repeat(kernel, 0, ())
+    assert again.keys() == {"start", "pack", "first", "fail"}
+    assert not again["start"](again["pack"](again["first"], 1, 2))
 
 
 class Seen(TorchDispatchMode):

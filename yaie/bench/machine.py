@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from yaie.build import jit
+from yaie.build.cache import CSRC
 from yaie.model.pull import find_model
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -104,7 +104,8 @@ def _sources() -> list[Path]:
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.relative_to(PACKAGE).parts[0] not in BESIDE
     ]
-    return python + sorted(path for path in jit.CSRC.rglob("*.cu*") if path.is_file())
+    suffixes = (".cu", ".cuh", ".cpp", ".h")
+    return python + sorted(path for path in CSRC.rglob("*") if path.suffix in suffixes)
 
 
 def _said(*command: str) -> str:

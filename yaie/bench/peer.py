@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,13 @@ def run(
         only: some of SECTIONS, separated by commas; what `output` has of the others stays. A busy
             machine disturbs the speed alone.
     """
+    from yaie.bench.engine import sections
     from yaie.bench.protocol import running_order
     from yaie.bench.rounding import rounding
     from yaie.model.pull import find_model
 
-    wanted = SECTIONS if only is None else tuple(only.split(","))
-    if unknown := set(wanted) - set(SECTIONS):
-        raise ValueError(f"only must name some of {', '.join(SECTIONS)}, got {min(unknown)!r}")
+    wanted = sections(only, SECTIONS)
+    kept(output)
     folder, measured, results = find_model(model), {}, []
     with tempfile.TemporaryDirectory() as scratch:
         path, kind = Path(scratch, "model.gguf"), GGUF_NAMES.get(dtype, dtype.upper())
@@ -92,15 +93,27 @@ def run(
     return keep(dtype, measured, output)
 
 
+def kept(output: str | Path | None) -> dict[str, Any]:
+    """What `output` has already. Raises ValueError if it is no path for it, or has another's."""
+    from yaie.bench import files
+
+    record = {"benchmark": "peer"}
+    if output is not None and (path := files.output_path(output)).exists():
+        record = files.load(path, ())
+        if record.get("benchmark") != "peer":
+            raise ValueError(f"{path} holds no results of this benchmark; name another file")
+    return record
+
+
 def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict[str, Any]:
     """What was measured, beside what `output` has already. Times have their date and machine, which
     need not be those of the memory."""
-    path = None if output is None else Path(output)
-    record = json.loads(path.read_text()) if path is not None and path.exists() else {}
-    record = {"benchmark": "peer"} | record
+    from yaie.bench import files
+
+    record = kept(output)
     record[name] = record.get(name, {}) | (about() if "results" in measured else {}) | measured
-    if path is not None:
-        path.write_text(json.dumps(record, indent=1) + "\n")
+    if output is not None:
+        files.save(record, Path(output))
     return record
 
 
@@ -209,8 +222,7 @@ class Engine:
 
     def close(self) -> None:
         """End the process."""
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()
 
     def ask(self, prompts: Prompts, max_tokens: int) -> dict[str, Any]:
         """The answers, and what they took: see `_serve`."""
@@ -219,14 +231,19 @@ class Engine:
 
     def tell(self, prompts: Prompts, max_tokens: int) -> None:
         """Let the process begin."""
-        self.process.stdin.write(json.dumps([prompts, max_tokens]) + "\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, as `hear` tells
+            self.process.stdin.write(json.dumps([prompts, max_tokens]) + "\n")
+            self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
         """Wait for the answers."""
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError("an engine ended: for llama.cpp, `pip install llama-cpp-python`")
+            if "llama.cpp" in self.process.args:
+                raise RuntimeError(
+                    "the engine llama.cpp ended: it needs `pip install llama-cpp-python`"
+                )
+            raise RuntimeError("the engine yaie ended")
         return json.loads(line)
 
 

@@ -308,9 +308,9 @@ def _pairs(got: object, wanted: object) -> list[tuple[torch.Tensor, torch.Tensor
 
 
 def _row_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    if not got.isfinite().all():
-        return float("inf")
     difference, wanted = got.double() - wanted.double(), wanted.double()
+    if not difference.isfinite().all():
+        return float("inf")
     if not got.is_floating_point():
         return float("inf") if difference.any() else 0.0
     if not got.numel():

@@ -25,6 +25,7 @@ def run(model: str, rounds: int = 5, output: str | Path | None = None) -> dict[s
         model: a name or folder.
         rounds: of each case; the median counts.
     """
+    peer.kept(output)
     own = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
     sleeping = dict(own)
     share_processors(sleeping)

@@ -108,9 +108,15 @@ the workshop on the first floor, where somebody helps every Wednesday evening.
 Answer the question that follows in at most three sentences."""
 
 
+def _questions(count: int) -> list[str]:
+    """Different questions. Where there are no more, each comes again behind a number."""
+    size = len(QUESTIONS)
+    return [("" if n < size else f"{n}. ") + QUESTIONS[n % size] for n in range(count)]
+
+
 def different_chats(count: int) -> list[list[Message]]:
     """Conversations of one question each, with nothing in common but the template's beginning."""
-    return [[{"role": "user", "content": question}] for question in QUESTIONS[:count]]
+    return [[{"role": "user", "content": question}] for question in _questions(count)]
 
 
 def shared_system_chats(
@@ -126,7 +132,7 @@ def shared_system_chats(
         raise ValueError(f"num_tokens must be at most {len(tokenize(LIBRARY_RULES))}")
     return [
         [{"role": "system", "content": system}, {"role": "user", "content": question}]
-        for question in QUESTIONS[:count]
+        for question in _questions(count)
     ]
 
 
@@ -183,7 +189,7 @@ def few_shot_chats(count: int) -> list[list[Message]]:
     for question, answer in EXAMPLES:
         shown.append({"role": "user", "content": question})
         shown.append({"role": "assistant", "content": answer})
-    return [[*shown, {"role": "user", "content": question}] for question in QUESTIONS[:count]]
+    return [[*shown, {"role": "user", "content": question}] for question in _questions(count)]
 
 
 def next_turn(chat: list[Message], answer: str, number: int) -> list[Message]:

@@ -87,7 +87,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
     note = target.with_suffix(".seconds")
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with explain_full_disk(target.parent), _lock(target):
+        with explain_full_disk(target.parent), locked(target):
             if not target.exists():
                 _clean(target.parent)
                 started = time.perf_counter()
@@ -117,8 +117,8 @@ def explain_full_disk(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _lock(target: Path) -> Iterator[None]:
-    """Keep other processes from building the same file; gives up after `PATIENCE` seconds."""
+def locked(target: Path) -> Iterator[None]:
+    """Keep others from building or changing the same file; gives up after `PATIENCE` seconds."""
     from filelock import FileLock, Timeout
 
     number = int(content_hash(target.name)[:2], 16) % 64  # so that the files do not add up

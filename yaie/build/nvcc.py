@@ -176,7 +176,7 @@ def build(
     Needs no GPU and no torch. Returns what nvcc said, if anything. Raises CompileError.
     """
     unit = target.with_name(f"{target.stem}.cu")
-    unit.write_text(marked(source, path))
+    unit.write_text(marked(source, path), encoding="utf-8")
     compiler = nvcc()
     kind = ["-shared", "-cudart=shared"]
     if target.suffix == ".o":

@@ -18,8 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from yaie.build import nvcc
 from yaie.course.core import profilers
 from yaie.course.core.paths import ROOT
+from yaie.emulator.compiler import CompileError
+from yaie.emulator.compiler import compiler as find_compiler
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 INSTALL = "pip install -c constraints.txt -e '.[dev]'"
@@ -132,9 +135,10 @@ def probe_triton() -> tuple[str, ...]:
 
 def probe_compiler() -> tuple[str, ...]:
     remedy = "sudo apt-get install g++   (Fedora: sudo dnf install gcc-c++)"
-    compiler = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++")), None)
-    if compiler is None:
-        return PROBLEM, "neither g++ nor clang++ was found", remedy
+    try:
+        compiler = find_compiler()
+    except CompileError as error:
+        return PROBLEM, str(error).partition(":")[0], remedy
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.cpp")
         source.write_text(
@@ -142,30 +146,29 @@ def probe_compiler() -> tuple[str, ...]:
             "template <class T> T probe(T x) { return std::exp(x); }\n"
             'extern "C" double entry(double x) { return probe(x); }\n'
         )
-        command = [*compiler.split(), "-std=c++17", "-shared", "-fPIC", str(source)]
+        command = [compiler, "-std=c++17", "-shared", "-fPIC", str(source)]
         status, said = run([*command, "-o", str(source.with_suffix(".so"))])
     if status != 0:
         last = said.splitlines()[-1] if said else "no message"
         return PROBLEM, f"{compiler} cannot compile: {last}", remedy
-    return OK, f"{compiler} {first_version(run([*compiler.split(), '--version'])[1])}"
+    return OK, f"{compiler} {first_version(run([compiler, '--version'])[1])}"
 
 
 def probe_nvcc() -> tuple[str, ...]:
     """The toolkit's major version must be that of the CUDA that torch was built with."""
-    wanted, nvcc = torch_cuda(), find_nvcc()
-    if nvcc is None:
+    wanted = torch_cuda()
+    try:
+        compiler = nvcc.nvcc()
+    except CompileError as error:
         if wanted is None:
             return OK, "none, and none is needed: kernels run on the CPU's emulator"
-        return (
-            NOTE,
-            f"{wrong_home() or 'none'}; torch uses CUDA {wanted}. Only Part IV on the GPU needs it",
-            f"install the CUDA toolkit {wanted}, or set CUDA_HOME to where it is",
-        )
-    found = re.search(r"release (\d+\.\d+)", run([nvcc, "--version"])[1])
+        detail = f"none; torch uses CUDA {wanted}. Only Part IV on the GPU needs it"
+        return NOTE, detail, str(error).removeprefix("no nvcc: ")
+    found = re.search(r"release (\d+\.\d+)", run([str(compiler), "--version"])[1])
     if found is None:
         return (
             PROBLEM if wanted else NOTE,
-            f"{shown(nvcc)} does not say its version",
+            f"{shown(compiler)} does not say its version",
             "reinstall the CUDA toolkit, or set CUDA_HOME to another",
         )
     version = found[1]
@@ -347,23 +350,6 @@ def torch_cuda() -> str | None:
     import torch
 
     return torch.version.cuda
-
-
-def find_nvcc() -> str | None:
-    """nvcc as torch finds it: where CUDA_HOME says; else on the path, or in the usual place."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home:
-        return None if wrong_home() else str(Path(home, "bin", "nvcc"))
-    usual = "/usr/local/cuda/bin/nvcc"
-    return shutil.which("nvcc") or (usual if Path(usual).exists() else None)
-
-
-def wrong_home() -> str | None:
-    """What is wrong with CUDA_HOME, or CUDA_PATH in its absence; None if nothing is."""
-    name = next((n for n in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(n)), None)
-    if name is None or Path(os.environ[name], "bin", "nvcc").exists():
-        return None
-    return f"{name} is {os.environ[name]}, which has no bin/nvcc"
 
 
 def run(command: list[str]) -> tuple[int, str]:

@@ -5,7 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
-from yaie.build.cache import write_whole
+from yaie.build.cache import locked, write_whole
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.paths import state_dir
 
@@ -29,9 +29,11 @@ def remember_pass(exercise: Exercise, fingerprint: str) -> None:
 
 
 def _remember(what: str, exercise: Exercise, value: int | str) -> None:
-    progress = _read()
-    progress.setdefault(what, {})[exercise.id] = value
-    write_whole(_path(), json.dumps(progress, indent=2, sort_keys=True) + "\n")
+    state_dir().mkdir(parents=True, exist_ok=True)
+    with locked(_path()):  # a notebook and `yaie watch` may both remember something
+        progress = _read()
+        progress.setdefault(what, {})[exercise.id] = value
+        write_whole(_path(), json.dumps(progress, indent=2, sort_keys=True) + "\n")
 
 
 def take_hint(exercise: Exercise) -> int | None:
