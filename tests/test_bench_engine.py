@@ -447,11 +447,6 @@ def test_an_engine_is_built_before_transformers_answers():
     assert calls == ["prepare", "oracle.generate", "ask", "ask", "oracle.generate"]
 
 
-def test_sections_are_named(folder):
-    with pytest.raises(ValueError, match=r"only must name some of .*, got 'speed'"):
-        engine.run(folder, only="matrix,speed")
-
-
 def test_a_model_of_a_shape_is_the_same_in_transformers(folder, monkeypatch):
     raw = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
     record = Record(None, {}, CPU)

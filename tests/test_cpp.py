@@ -59,6 +59,26 @@ def as_multiplied(x: torch.Tensor, form: str | torch.dtype) -> torch.Tensor:
     return (whole * (most / 127).double()).view_as(x)
 
 
+def is_mapped(address: int, file: Path | str = "") -> bool:
+    """Whether an address is memory of this process; if a file is given, of that file."""
+    name = str(Path(file).resolve()) if file else ""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    spans = [line.split()[0].split("-") for line in maps if name in line]
+    return any(int(low, 16) <= address < int(high, 16) for low, high in spans)
+
+
+def stored_model(folder: Path, form: str, dtype: torch.dtype) -> Llama:
+    """The tiny model in a format. Its folder keeps the numbers that its weights then stand for."""
+    from safetensors.torch import load_file, save_file
+
+    model = load_model(make_tiny_model(folder), form)
+    weights = load_file(folder / "model.safetensors")
+    numbers = {n: stored(w, form)[1] if w.ndim == 2 else w for n, w in weights.items()}
+    numbers = {name: one.to(dtype).contiguous() for name, one in numbers.items()}
+    save_file(numbers, folder / "model.safetensors", metadata={"format": "pt"})
+    return model
+
+
 @pytest.fixture
 def threads(request):
     """As many threads as the test's parameter, and afterwards as many as before."""
@@ -228,20 +248,11 @@ def test_a_step_equals_the_operators_one_by_one(untied_model, dtype):
 
 @pytest.mark.parametrize("form", GROUPS)
 def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
-    tiny_model, tmp_path, form, monkeypatch
+    tmp_path, form, monkeypatch
 ):
-    from safetensors.torch import load_file, save_file
-
-    folder = make_tiny_model(tmp_path / "model")
-    weights = load_file(folder / "model.safetensors")
-    rounded = {
-        name: stored(w, form)[1].float().contiguous() if w.ndim == 2 else w
-        for name, w in weights.items()
-    }
-    model = load_model(folder, form)
+    model = stored_model(tmp_path, form, torch.float32)
     model.cache_dtype = torch.float32
-    save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
-    got, numbers = logits_of(model), load_model(folder)
+    got, numbers = logits_of(model), load_model(tmp_path)
     if form != "q8_0":  # whose products round x
 
         def product(linear, x):
@@ -270,18 +281,12 @@ def test_with_weights_in_groups_keys_and_values_are_float16(tiny_model, form):
     assert with_another.cache_dtype == with_another.dtype  # which every back end reads
 
 
-def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_model, tmp_path):
+def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tmp_path):
     """The oracle computes in float64 with the numbers that the weights stand for, and torch rounds
     its keys and values to float16. Without that rounding the median distance of the logits is over
     a hundred times as large, and the largest over twenty times: there float32 may have rounded a
     key near a boundary to the other side, which depends on the processor."""
-    from safetensors.torch import load_file, save_file
-
-    folder = make_tiny_model(tmp_path / "model")
-    model = load_model(folder, "q8_0")
-    weights = load_file(folder / "model.safetensors")
-    rounded = {n: stored(w, "q8_0")[1] if w.ndim == 2 else w.double() for n, w in weights.items()}
-    save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
+    model = stored_model(tmp_path, "q8_0", torch.float64)
 
     def write(keys, values, key_pool, value_pool, slots):
         key_pool.flatten(0, 1)[slots] = keys.half().double()
@@ -289,7 +294,7 @@ def test_with_weights_in_groups_keys_and_values_are_rounded_to_float16(tiny_mode
 
     registry.register("reshape_and_cache", "rounded", write)
     own = {name: "reference" for name in OPERATORS} | {"reshape_and_cache": "rounded"}
-    oracle, exact = (load_model(folder, "float64", "cpu", who) for who in (own, "reference"))
+    oracle, exact = (load_model(tmp_path, "float64", "cpu", who) for who in (own, "reference"))
     near, far = ((logits_of(model) - logits_of(m)).abs() for m in (oracle, exact))
     assert near.median() < far.median() / 100 and near.max() < far.max() / 20
 
@@ -328,13 +333,8 @@ def test_a_gguf_file_is_computed_with_as_it_is(tmp_path, form, monkeypatch):
     assert llm.generate([5, 6, 7], GREEDY)[0].token_ids == exact[0].token_ids
     model = llm.engine.runner.model
     assert model.layers[0].down.rows[0].form == (None if form[0] == "F" else form.lower())
-    file = (path.resolve(),)  # rows of the mapped file, not copies of them
-    mapped = [
-        line for line in Path("/proc/self/maps").read_text().splitlines() if str(*file) in line
-    ]
     address = model.layers[0].down.rows[0].data.data_ptr()
-    spans = [[int(end, 16) for end in line.split()[0].split("-")] for line in mapped]
-    assert any(low <= address < high for low, high in spans)
+    assert is_mapped(address, path)  # rows of the mapped file, not copies of them
     assert path.read_bytes() == before  # rows are reordered in this process's copies of pages
 
 
@@ -348,19 +348,12 @@ def test_what_cannot_have_a_format_says_so(tiny_model):
 
 def test_weights_stay_in_the_mapped_file(tiny_model):
     model = load_model(tiny_model)
-    spans = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines()
-             if str((tiny_model / "model.safetensors").resolve()) in line]  # fmt: skip
     address = model.layers[1].gate_up.rows[1].data.data_ptr()
-    assert any(int(s.split("-")[0], 16) <= address < int(s.split("-")[1], 16) for s in spans)
+    assert is_mapped(address, tiny_model / "model.safetensors")
 
 
 @pytest.mark.parametrize("huge", [True, False], ids=["pages of 2 MB", "no such pages"])
 def test_converted_weights_lie_together_and_are_freed(tiny_model, monkeypatch, huge):
-    def lies(address: int) -> bool:
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        spans = [line.split()[0].split("-") for line in maps]
-        return any(int(low, 16) <= address < int(high, 16) for low, high in spans)
-
     if not huge:
         monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
     wanted = load_model(tiny_model, "bfloat16", backends="reference").places()
@@ -372,10 +365,10 @@ def test_converted_weights_lie_together_and_are_freed(tiny_model, monkeypatch, h
         assert torch.equal(data, wanted[f"model.layers.{layer}.{names[place]}.weight"])
     assert all(data.data_ptr() % 64 == 0 for data in found)
     [memory] = {data.untyped_storage().data_ptr() for data in found}
-    assert lies(memory)
+    assert is_mapped(memory)
     del model, found, data
     gc.collect()
-    assert not lies(memory)
+    assert not is_mapped(memory)
 
 
 def test_numbers_outside_the_model_are_refused(tiny_model):

@@ -425,24 +425,6 @@ def test_everything_can_be_aborted_after_a_failure(make_engine, workload, steps)
     assert run_one(engine, prompt, params).token_ids == wanted
 
 
-def test_a_sampler_that_fails_loses_nothing(make_engine, workload):
-    engine = make_engine()
-    prompt, params, wanted = workload[0]
-    request_id = engine.add_request(prompt, params)
-    sampler = engine.runner if engine.overlap else engine.sampler
-    sample = sampler.sample
-
-    def fail(*args, **kwargs):
-        raise Fault
-
-    sampler.sample = fail
-    for _ in range(3):
-        with pytest.raises(Fault):
-            engine.step()
-    sampler.sample = sample
-    assert run(engine)[request_id].token_ids == wanted
-
-
 def test_logprobs_that_fail_are_told_once(make_engine, model, monkeypatch):
     engine, tell, count = make_engine(), engine_module.token_logprobs, iter(range(100))
     prompt, params = [5, 6, 7], greedy(4)

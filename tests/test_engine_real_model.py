@@ -238,20 +238,6 @@ def serve(engine: Engine, answers: dict[str, Answer], names: list[str], alone: b
     return metrics
 
 
-def test_seeded_tokens_do_not_depend_on_neighbors(model, tokenizer):
-    engine = Engine(model, tokenizer, EngineConfig(num_blocks=64, block_size=16))
-    names = ["one word", "a fact", "Python", "emoji", "Chinese", "digits"]
-    prompts = [tokenizer.encode(PROMPTS[name]) for name in names]
-    params = [SamplingParams(temperature=1.0, top_p=0.95, seed=i, max_tokens=12) for i in range(6)]
-    pairs = list(zip(prompts, params, strict=True))
-    ids = [engine.add_request(*pair) for pair in pairs]
-    together = run(engine)
-    engine.reset_prefix_cache()
-    for request_id, pair in zip(ids, pairs, strict=True):
-        alone = engine.add_request(*pair)
-        assert run(engine)[alone].token_ids == together[request_id].token_ids
-
-
 # ------------------------------------------------------------------------------------ rotary
 
 

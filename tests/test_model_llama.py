@@ -111,17 +111,6 @@ def test_decoding_beside_a_prefill(tiny_model, prompts):
         torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
 
 
-def test_only_the_wanted_rows_get_logits(tiny_model, prompts):
-    model, prompt = load_model(tiny_model), prompts[3]
-    (table,), num_blocks = scattered_tables([len(prompt)], 16)
-    pools = make_pools(model.config, num_blocks, 16)
-    every = model(make_batch([(prompt, 0, table)], 16, range(len(prompt))), *pools)
-    some = model(make_batch([(prompt, 0, table)], 16, [11, 3]), *pools)
-    none = model(make_batch([(prompt, 0, table)], 16, []), *pools)
-    torch.testing.assert_close(some, every[[11, 3]])
-    assert none.shape == (0, model.config.vocab_size)
-
-
 def test_a_batch_of_a_prompt_wants_its_last_rows():
     ids = torch.arange(5, 11)
     for num_rows, rows in ((0, []), (1, [5]), (3, [3, 4, 5]), (9, [0, 1, 2, 3, 4, 5])):

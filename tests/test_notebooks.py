@@ -239,11 +239,12 @@ def test_nbval_compares_outputs_and_skips_gpu_cells(folder, capfd):
     path = authoring.build(str(source))
     arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={folder}"]
     path.write_text(path.read_text().replace("0.25 s\\n", "0.75 s\\n", 1))
-    assert authoring.test(["00"], arguments) == 0
-    assert "2 passed, 1 skipped" in capfd.readouterr().out
-    path.write_text(path.read_text().replace("3 in", "4 in"))
-    assert authoring.test(["00"], arguments) == 1
-    assert "Cell outputs differ" in capfd.readouterr().out
+    path.with_name("01_second.ipynb").write_text(path.read_text().replace("3 in", "4 in"))
+    assert authoring.test(["00", "01"], arguments) == 1
+    said = capfd.readouterr().out
+    assert "1 failed, 3 passed, 2 skipped" in said
+    assert re.search(r"^FAILED .*01_second\.ipynb::Cell 1", said, re.MULTILINE)
+    assert "Cell outputs differ" in said
 
 
 def test_a_notebook_is_found_by_number_stem_and_path(folder):

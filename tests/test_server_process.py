@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from servers import EngineThread, ask_many, wait_until, wanted_answers
+from servers import EngineThread, ask_many, serving, wait_until, wanted_answers
 from typer.testing import CliRunner
 
 from yaie.cli import app
@@ -198,9 +198,7 @@ def test_an_engine_that_cannot_be_warmed_does_not_serve(served, monkeypatch, cap
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--dtype", "float8"], "yaie: --dtype must be"),
         (["--num-blocks", "1", "--block-size", "1"], "yaie: --num-blocks must make room"),
-        (["--device", "cuda:99"], "yaie: --device"),
         (["--backend", "rms_norm=no_module:norm"], "yaie: --backend"),
     ],
 )
@@ -345,16 +343,17 @@ def test_no_answer_of_another_process_is_lost_or_mixed_up(untied_model):
 
 
 def test_stop_strings_end_answers_also_with_two_ranks(tiny_model):
-    def answers(ranks):
-        with process(tiny_model, "--tensor-parallel-size", str(ranks)) as (_, address):
-            sent = {"max_tokens": 60, "seed": 3, "n": 4, "temperature": 1.5}
-            found = [ask(address, **sent, stop=stop).json() for stop in (None, ["a", "e", " "])]
+    def answers(address, model):
+        sent = {"model": model, "max_tokens": 60, "seed": 3, "n": 4, "temperature": 1.5}
+        found = [ask(address, **sent, stop=stop).json() for stop in (None, ["a", "e", " "])]
         return [[(c["text"], c["finish_reason"]) for c in body["choices"]] for body in found]
 
-    whole, cut = answers(2)
+    with process(tiny_model, "--tensor-parallel-size", "2") as (_, address):
+        whole, cut = answers(address, "tiny-llama")
     assert {reason for _, reason in cut} == {"stop"}
     assert [text for text, _ in cut] == [re.split("[ae ]", text)[0] for text, _ in whole]
-    assert answers(1) == [whole, cut]
+    with serving(LLM(tiny_model, num_blocks=64)) as alone:
+        assert answers(alone.url, "tiny") == [whole, cut]
 
 
 def test_a_folder_is_called_by_its_name_also_from_within(tiny_model, monkeypatch):
