@@ -340,6 +340,20 @@ def test_longest_admits_a_preempted_request_first():
     assert preempted.output_token_ids == expected_output(prompt_of(8), 12)
 
 
+def test_longest_ranks_a_request_once(monkeypatch):
+    """When it comes, and not in every step in which it waits."""
+    calls, rank = Counter(), Scheduler._rank_by_length
+    counted = staticmethod(lambda request: (calls.update(all=1), rank(request))[1])
+    monkeypatch.setattr(Scheduler, "_rank_by_length", counted)
+    world = World(max_num_seqs=2, num_blocks=4, max_num_batched_tokens=64, policy="longest")
+    for i in range(100):
+        world.add(prompt_of(3, i), 1 + i % 5)
+    ranked = calls["all"]
+    assert 0 < ranked <= 100 * 9
+    world.run()
+    assert calls["all"] == ranked
+
+
 def test_the_longest_first_end_a_batch_earlier():
     """On nano-vLLM's workload in steps of at most 384 tokens. No proof: it depends on the lengths,
     since requests that decode longer leave less of each step's budget to prompts."""

@@ -7,10 +7,10 @@ beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve", 202
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import nlargest
 from itertools import islice, takewhile
 
 from yaie.engine.config import EngineConfig
@@ -91,7 +91,10 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a new request."""
-        self.waiting.append(request)
+        if self.policy == "longest":
+            insort(self.waiting, request, key=self._rank_by_length)
+        else:
+            self.waiting.append(request)
 
     def schedule(self) -> Step:
         """Put the next step together: decode first, then prompts under way, then new requests.
@@ -287,11 +290,8 @@ class Scheduler:
         return has_budget and len(self.running) < self.max_num_seqs
 
     def _in_order_of_admission(self) -> list[Request]:
-        if self.policy == "fcfs":
+        if self.policy != "lpm":
             return list(self.waiting)
-        if self.policy == "longest":
-            most = self.max_num_seqs + MOST_PASSED
-            return nlargest(most, self.waiting, key=self._rank_by_length)
 
         def rank(request: Request) -> tuple[bool, int]:
             is_patient = request.steps_overtaken < self.patience
@@ -304,7 +304,7 @@ class Scheduler:
     @staticmethod
     def _rank_by_length(request: Request) -> tuple[bool, int]:
         """A preempted request comes first: its client has a part of the answer."""
-        return request.metrics.num_preemptions > 0, request.max_length - len(request.token_ids)
+        return request.metrics.num_preemptions == 0, len(request.token_ids) - request.max_length
 
     def _prefixes_underway(self) -> RadixTree:
         """A tree of the prompts that are being computed."""
