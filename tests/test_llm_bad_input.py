@@ -212,6 +212,7 @@ def test_parameters_of_a_stream(llm):
         ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
         ({"max_num_batched_tokens": "2048"}, TypeError, "max_num_batched_tokens"),
         ({"policy": "best"}, ValueError, "policy"),
+        ({"tensor_parallel_size": 0}, ValueError, "tensor_parallel_size must be at least 1, got 0"),
         ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
         ({"dtype": 32}, ValueError, "dtype"),
         ({"backend": None}, TypeError, "backend must be a name or a mapping .* got None"),

@@ -107,7 +107,6 @@ def test_columns_then_rows_are_the_product(size, bias):
             {"num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 16},
             "num_key_value_heads, 6, or be a multiple of it, got 4",
         ),
-        (0, {}, "tensor_parallel_size must be at least 1, got 0"),
     ],
 )
 def test_a_model_that_does_not_divide(size, overrides, said):

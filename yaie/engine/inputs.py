@@ -70,11 +70,6 @@ class Shape:
         """Whether every sequence has one token, and gets one."""
         return self.tokens == self.sequences == self.rows
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether it has both sequences for one token and others."""
-        return 0 < self.decodes < self.sequences
-
     def holds(self, step: Shape) -> bool:
         """Whether a step, padded with tokens and sequences, can have this shape.
 
@@ -141,7 +136,7 @@ class Inputs:
         return Batch(
             token_ids=self._tokens[self._fields["sources"]],
             **{name: self._fields[name] for name in (*names, "logit_rows")},
-            num_decodes=self.shape.decodes if self.shape.is_mixed else 0,
+            num_decodes=0 if self.shape.decodes == self.shape.sequences else self.shape.decodes,
         )
 
     def sampling(self) -> list[torch.Tensor]:

@@ -26,10 +26,6 @@ class Shard:
 
     def check(self, config: ModelConfig) -> None:
         """Raise ValueError if the model cannot be split into this many parts."""
-        if self.size < 1:
-            raise ValueError(f"tensor_parallel_size must be at least 1, got {self.size}")
-        if not 0 <= self.rank < self.size:
-            raise ValueError(f"rank must be from 0 to {self.size - 1}, got {self.rank}")
         for name in ("num_attention_heads", "intermediate_size", "vocab_size"):
             count = getattr(config, name)
             if count % self.size:
