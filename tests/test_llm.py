@@ -4,7 +4,8 @@ import dataclasses
 import gc
 import threading
 import time
-from unittest.mock import Mock
+from itertools import count
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from yaie import LLM, SamplingParams
 from yaie.engine import llm as llm_module
 from yaie.engine.config import EngineConfig
+from yaie.engine.request import Request
 from yaie.engine.text import OutputText
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=200)
@@ -187,6 +189,26 @@ def test_text_grows_up_to_the_first_stop_string(tokenizer, text, stops):
         assert output.text == text
 
 
+@settings(max_examples=300, deadline=None)
+@given(text=letters, stops=st.lists(st.text("ab世", min_size=1), max_size=3), data=st.data())
+def test_a_stop_string_counts_that_ends_after_min_tokens(tokenizer, text, stops, data):
+    """Even if it began before; one that has ended before is part of the text."""
+    tokens, wanted = tokenizer.encode(text), text
+    least, stops_at = data.draw(st.integers(1, len(tokens) + 1)), None
+    ends = [len(tokenizer.decode(tokens[:n]).rstrip("\ufffd")) for n in range(len(tokens) + 1)]
+    for n in range(least, len(tokens) + 1):
+        places = [text.find(stop, max(0, ends[n - 1] - len(stop) + 1), ends[n]) for stop in stops]
+        if found := [at for at in places if at >= 0]:
+            wanted, stops_at = text[: min(found)], n
+            break
+    output = OutputText(tokenizer, stops, (), least)
+    for n, token in enumerate(tokens[:stops_at], start=1):
+        output.push(token)
+        assert output.stopped == (n == stops_at)
+    output.finish()
+    assert output.text == wanted
+
+
 # ------------------------------------------------------------------------------------ streams
 
 
@@ -338,6 +360,38 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
         leave_alone(llm.engine)
     assert streams[0].output.finish_reason == "abort"
     assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_interrupt_between_two_tokens_of_a_step_loses_none_silently(untied_model, overlap):
+    llm = LLM(untied_model, num_blocks=200, block_size=4, exercises=False, overlap=overlap)
+    say(llm, "The first is interrupted.", first=5)
+    say(llm, "The second has come as far.", first=6)
+    first, second = llm.stream([5], GREEDY), llm.stream([6], GREEDY)
+    next(first)
+    broken = patch.object(OutputText, "push", side_effect=KeyboardInterrupt)
+    with broken, pytest.raises(KeyboardInterrupt):
+        next(first)
+    assert "The second has come as far.".startswith("".join(second))
+    assert second.output.finish_reason == "error" and "interrupt" in second.output.error
+    check_whole(llm.engine)
+    assert "".join(llm.stream([6], GREEDY)) == "The second has come as far."
+
+
+def test_the_work_of_generate_does_not_grow_with_the_number_of_prompts(llm, monkeypatch):
+    """A step looks at few of them, whatever number has ended."""
+    looks, engine, step = count(), llm.engine, llm.engine.step
+    reads = property(lambda self: (next(looks), vars(self).get("reason"))[1])
+    reads = reads.setter(lambda self, reason: vars(self).update(reason=reason))
+    monkeypatch.setattr(Request, "finish_reason", reads, raising=False)
+    steps = count()
+    monkeypatch.setattr(engine, "step", lambda: (next(steps), step())[1])
+    lengths = [1] * 199 + [100]
+    llm.generate(
+        [[5 + i] for i in range(200)],
+        [dataclasses.replace(GREEDY, max_tokens=n, ignore_eos=True) for n in lengths],
+    )
+    assert next(looks) < 10 * (200 + next(steps))
 
 
 def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):

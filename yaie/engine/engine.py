@@ -297,8 +297,16 @@ class Engine:
                     about = request.params.logprobs, request.output_text.length
                     logprobs[request] = token_logprobs(vocabulary[None], [token], *about)
         self._in_flight.popleft()  # what follows does not use the device, which may fail
-        for request in alive:
-            self._outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
+        try:
+            while alive:
+                about = alive[0], tokens[alive[0]], logprobs.get(alive[0], ())
+                self._outputs.append(self._accept(*about))
+                del alive[0]
+        except BaseException:  # an interrupt: the others would go on without their token
+            for request in (r for r in alive if self.requests.get(r.request_id) is r):
+                request.error = "an interrupt took its token"
+                self._finish(request, "error")
+            raise
 
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.

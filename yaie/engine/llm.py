@@ -172,8 +172,9 @@ class LLM:
         try:
             for request in requests:
                 self.engine.queue(request)
-            while any(request.finish_reason is None for request in requests):
-                self.engine.step()
+            for request in requests:
+                while request.finish_reason is None:
+                    self.engine.step()
         finally:  # an interrupt, or an exception in a kernel, must not leak blocks
             for request in requests:
                 self.engine.abort(request.request_id)
