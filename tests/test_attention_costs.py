@@ -50,6 +50,15 @@ def test_naive(shape):
     assert cost.flops == flops
 
 
+def test_what_an_operation_writes_into_a_given_tensor_is_counted():
+    memory = Memory()
+    x, y, out = (memory.place(torch.ones(2, 3), name) for name in ("x", "y", "out"))
+    torch.add(x, y, out=out)
+    assert (memory.read, memory.written) == (48, 24)
+    torch.mul(out, torch.ones(3), out=out)
+    assert (memory.read, memory.written) == (72, 48) and torch.equal(out, 2 * torch.ones(2, 3))
+
+
 def test_the_scores_of_4096_tokens_are_64_mib():
     """Written and read back twice: as scores, and as weights."""
     shape = AttentionShape(4096, 4096, head_dim=64, causal=False, itemsize=4)

@@ -598,6 +598,15 @@ def test_a_server_of_any_name_is_found_and_ended_with_the_benchmark(tmp_path, mo
         os.kill(server.pid, 0)
 
 
+def test_nothing_is_found_that_an_earlier_benchmark_has_left_in_a_server(folder, monkeypatch):
+    salts = []
+    monkeypatch.setattr(serve, "closed_loop", lambda *given: salts.append(given[-1]))
+    for _ in "ab":
+        clients = serve.Clients(None, folder, None, bench.QUICK, None)
+        clients.ask(bench.Asked([], [], 1), "chats 0")
+    assert len({*salts}) == 2 and all(salt.endswith("chats 0") for salt in salts)
+
+
 def test_a_server_is_measured(folder, tmp_path, capsys):
     path, options = tmp_path / "s.json", ["--num-blocks", "99", "--name", "of my own"]
     record = serve.run(folder, device="cpu", quick=True, output=path, options=options)

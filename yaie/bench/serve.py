@@ -3,7 +3,7 @@
 The server is a process of its own; this one is its clients. Times are taken when a piece of an
 answer has come through the connection. An answer that is not the model's, as transformers has it,
 ends the benchmark. Prompts are token ids, and each case has a cache salt of its own: nothing is
-found in the prefix cache that another case left there.
+found in the prefix cache that another case, or an earlier benchmark of this server, left there.
 """
 
 import asyncio
@@ -55,9 +55,10 @@ class Clients(Subject):
         super().__init__(model, sizes, record)
         self.client, self.oracle = client, oracle
         self.right = Right(oracle, self.tokenizer)
+        self.begun = time.time()  # with which its cache salts begin
 
     def at_once(self, case: Row, prompts: Sequence[Prompt], output: int, clients: int) -> Row:
-        outputs, salt = [output] * len(prompts), f"at once {clients}"
+        outputs, salt = [output] * len(prompts), f"{self.begun} at once {clients}"
         answers = closed_loop(self.client, prompts, outputs, clients, salt)
         row = self.row(case, prompts, answers)
         return row | {"finished": row["tokens_per_second"] / output}
@@ -65,7 +66,8 @@ class Clients(Subject):
     def open(
         self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
     ) -> Row:
-        salt, start = f"arrivals {case['fraction']}", time.perf_counter() + 0.1
+        salt = f"{self.begun} arrivals {case['fraction']}"
+        start = time.perf_counter() + 0.1
         requests = [(start + at, prompt, salt) for at, prompt in zip(times, prompts, strict=True)]
         answers = [answer for answer, _ in open_loop(self.client, requests, output)]
         row = self.row(case, prompts, answers)
@@ -77,7 +79,8 @@ class Clients(Subject):
         """The server is there already."""
 
     def ask(self, asked: Asked, name: str) -> list[Answer]:
-        return closed_loop(self.client, asked.prompts, asked.outputs, asked.at_once, name)
+        salt = f"{self.begun} {name}"
+        return closed_loop(self.client, asked.prompts, asked.outputs, asked.at_once, salt)
 
     def judge(
         self, asked: Asked, name: str, ours: list[list[Answer]], theirs: list[list[Prompt]]

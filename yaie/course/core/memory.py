@@ -91,12 +91,16 @@ class _Placed(torch.Tensor):
         if name in _FILLS or name == "new_tensor":  # the first tensor gives its dtype or shape
             given = (args[1:], kwargs) if name == "new_tensor" else ()
             read = [x for x in tree_flatten(given)[0] if isinstance(x, _Placed)]
-        return _keep(result, name, inputs, read, memory)
+        in_place = name.endswith("_") and not name.endswith("__")
+        if "out" in kwargs:
+            in_place, read = True, [x for x in tree_flatten(args)[0] if isinstance(x, _Placed)]
+        return _keep(result, name, inputs, read, memory, in_place)
 
 
 def _keep(
-    result: Any, name: str, inputs: list[_Placed], read: list[_Placed], memory: Memory
-) -> Any:
+    result: Any, name: str, inputs: list[_Placed], read: list[_Placed], memory: Memory,
+    in_place: bool,
+) -> Any:  # fmt: skip
     """Put what an operation on whole tensors returned into memory, and count its traffic."""
     tensors = [x for x in tree_flatten(result)[0] if isinstance(x, torch.Tensor)]
     if not tensors:
@@ -104,7 +108,6 @@ def _keep(
     sources = {x.untyped_storage().data_ptr(): x for x in map(_plain, inputs)}
     if name in _MAKES_ROOM:
         return tree_map_only(torch.Tensor, lambda x: memory.place(x, "out"), result)
-    in_place = name.endswith("_") and not name.endswith("__")
     if not in_place and all(x.untyped_storage().data_ptr() in sources for x in tensors):
         return tree_map_only(torch.Tensor, lambda x: memory.place(x, inputs[0].label), result)
     for x in read:
