@@ -142,3 +142,28 @@ def test_correct_idioms_are_not_accused_and_do_not_hang(checked):
                     getattr(module, f"run_{name}")(x, out)
                 assert torch.allclose(out, 2 * x, atol=1e-5), (name, order, seed)
                 assert not checked or module.report.clean, (name, order, module.report)
+
+
+FENCED = re.search(r"// <<<1, 128, 0>>>\n__global__ void a_third_thread.*?\n}\n", LAUNCHED, re.S)[0]
+FENCE = "if (threadIdx.x == 64) fence_proxy_async();"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (f"{FENCE}\n    __syncthreads();\n    {FENCE}", f"__syncthreads();\n    {FENCE}"),
+        (f"{FENCE}\n    __syncthreads();\n    {FENCE}", "__syncthreads();"),
+        (f"__syncthreads();\n    {FENCE}\n    __syncthreads();", f"__syncthreads();\n    {FENCE}"),
+        (f"staged[threadIdx.x] = 2 * x[threadIdx.x];\n    __syncthreads();\n    {FENCE}",
+         f"{FENCE}\n    staged[threadIdx.x] = 2 * x[threadIdx.x];\n    __syncthreads();"),
+    ],
+    ids=["after the barrier", "none", "no barrier after it", "before the write"],
+)  # fmt: skip
+def test_a_third_threads_fence_must_stand_between(old, new):
+    assert FENCED.count(old) == 1
+    head = '#include "async.cuh"\n'
+    module = Module(with_launchers(head + FENCED.replace(old, new)), IDIOMS, checked=True)
+    for order in ORDERS:
+        with settings(order=order, time_limit=5):
+            module.run_a_third_thread_fences(torch.ones(128), torch.zeros(128))
+        assert {f.kind for f in module.report.findings} == {"missing_fence"}, module.report

@@ -52,6 +52,22 @@ __global__ void the_issuer_fences(const float* x, float* out) {
     bulk_wait(0, true);
 }
 
+// A third thread fences between what was written and what stores it. What it does later, no thread
+// waits for: another fence takes nothing back.
+// <<<1, 128>>>
+__global__ void a_third_thread_fences(const float* x, float* out) {
+    __shared__ __align__(128) float staged[128];
+    staged[threadIdx.x] = 2 * x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 64) fence_proxy_async();
+    __syncthreads();
+    if (threadIdx.x == 64) fence_proxy_async();
+    if (threadIdx.x != 0) return;
+    store(out, staged);
+    bulk_commit();
+    bulk_wait(0, true);
+}
+
 // bar.arrive by those that need not wait: 32 threads hand 128 floats to 96, 32 at a time.
 // <<<1, 128>>>
 __global__ void hands_over(const float* x, float* out) {

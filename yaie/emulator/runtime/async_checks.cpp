@@ -18,7 +18,7 @@ void Checker::begin_async(Core& core) {
     agents_.clear();
     const size_t groups = (core.slots + warp_group_size - 1) / warp_group_size;
     group_agents_.assign(groups, 0);
-    for (auto& fences : fences_) fences.assign(core.slots, {});
+    made_visible_.assign(core.slots, Seen());
     if (any_products_ || products_.size() < core.slots) products_.assign(core.slots, {});
     reaches_.assign(core.cluster > 1 ? core.slots * core.blocks.size() : 0, Reach());
     exits_.assign(core.blocks.size(), Seen());
@@ -96,7 +96,8 @@ void Checker::gives(Core& core, const void* barrier, bool releases) {
     const uint32_t me = core.current->linear;
     Knowledge& given = meeting(barrier).pending;
     if (releases) return order_.give(me, given);
-    given.here.join(fences_[(int)Proxy::mbarrier_init][me].seen);
+    given.here.join(made_visible_[me]);
+    given.fenced[(int)Proxy::mbarrier_init].join(made_visible_[me]);
     given.here.add(me, 1);
 }
 
@@ -213,41 +214,24 @@ void Checker::left(Core& core, const Flight& flight) {
 void Checker::fence_async(Core& core, int proxies) {
     Busy busy(core);
     const uint32_t me = core.current->linear;
-    for (int i = 0; i < num_proxies; ++i) {
-        if (!(proxies >> i & 1)) continue;
-        fences_[i][me].times.push_back(order_.now(me, false));
-        fences_[i][me].seen = order_.seen_by(me).here;
-    }
-    order_.advance(me);
-}
-
-// Whether a fence stands between a write and what the thread does now: of the writer, and the thread
-// has seen it, of the thread itself, which had seen the write, or of another one between the two. Any
-// fence of the thread block on the path of causality counts, after a barrier as well as before it
-// (Lustig, Cooksey, Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency model").
-bool Checker::has_fence(uint32_t thread, uint32_t writer, uint32_t time, Proxy proxy) const {
-    const std::vector<Fence>& fences = fences_[(int)proxy];
-    const auto& times = fences[writer].times;
-    const auto after = std::lower_bound(times.begin(), times.end(), time);
-    if (after != times.end() && order_.has_seen(thread, writer, *after)) return true;
-    if (fences[thread].seen.has(writer, time)) return true;
-    for (uint32_t i = 0; i < fences.size(); ++i) {
-        if (fences[i].times.empty() || !fences[i].seen.has(writer, time)) continue;
-        if (order_.has_seen(thread, i, fences[i].times.back())) return true;
-    }
-    return false;
+    if (proxies >> (int)Proxy::mbarrier_init & 1) made_visible_[me] = order_.seen_by(me).here;
+    order_.fence_proxies(me, proxies);
 }
 
 bool Checker::is_made_visible(uint32_t thread, const Meeting& one) const {
-    return has_fence(thread, one.made_by, one.made_at, Proxy::mbarrier_init) ||
-           has_fence(thread, one.made_by, one.made_at, Proxy::shared);
+    return order_.has_fence(thread, one.made_by, one.made_at, Proxy::mbarrier_init) ||
+           order_.has_fence(thread, one.made_by, one.made_at, Proxy::shared);
 }
 
-// Whether an asynchronous operation of the thread may meet what a store has left.
+// Whether an asynchronous operation of the thread may meet what a store has left. Any fence of the
+// thread block on the path of causality counts, after a barrier as well as before it (Lustig, Cooksey,
+// Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency model").
 bool Checker::is_fenced(uint32_t thread, const Stamp& store, bool in_shared) const {
     return store.block != next_block_ || store.thread >= first_agent ||
-           store.touch() == Touch::in_flight || store.touch() == Touch::load || !order_.has_seen(thread, store.thread, store.time) ||
-           has_fence(thread, store.thread, store.time, in_shared ? Proxy::shared : Proxy::global);
+           store.touch() == Touch::in_flight || store.touch() == Touch::load ||
+           !order_.has_seen(thread, store.thread, store.time) ||
+           order_.has_fence(thread, store.thread, store.time,
+                            in_shared ? Proxy::shared : Proxy::global);
 }
 
 void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,

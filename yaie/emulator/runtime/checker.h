@@ -146,10 +146,6 @@ class Checker final : public Observer {
         uint32_t started_by;  // the thread that issued its latest operation
         bool is_product;
     };
-    struct Fence {  // of a thread, between generic accesses and those of asynchronous operations
-        std::vector<uint32_t> times;
-        Seen seen;  // by its latest
-    };
     struct Registers {  // of a thread that a product uses
         uintptr_t begin, end;
         bool accumulates, pending;
@@ -179,7 +175,6 @@ class Checker final : public Observer {
     void touch(Core& core, const void* address, size_t size, Access kind, const void* site,
                Manner manner, Agent agent = {});
     bool is_fenced(uint32_t thread, const Stamp& store, bool in_shared) const;
-    bool has_fence(uint32_t thread, uint32_t writer, uint32_t time, Proxy proxy) const;
     bool is_made_visible(uint32_t thread, const Meeting& one) const;
     void note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,
                        Access kind, const void* site);
@@ -226,7 +221,7 @@ class Checker final : public Observer {
     std::vector<Seen> exits_;     // of each thread block: what its threads had seen when they ended
     std::vector<AgentState> agents_;
     std::vector<uint32_t> group_agents_;   // of each warp group; 0: none yet
-    std::vector<Fence> fences_[num_proxies];  // per thread
+    std::vector<Seen> made_visible_;       // per thread: what it had seen at its last fence.mbarrier_init
     std::vector<Products> products_;       // per thread
     bool any_products_ = false;
 };

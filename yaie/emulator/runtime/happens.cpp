@@ -23,6 +23,7 @@ void Seen::add(uint32_t thread, uint32_t time) {
 }
 
 void Seen::join(const Seen& other) {
+    if (other.is_empty()) return;
     floor = std::max(floor, other.floor);
     if (level <= floor) first = other.first, end = other.end, level = 0;
     if (first == other.first && end == other.end) {
@@ -111,6 +112,7 @@ void HappensBefore::join_earlier(std::vector<uint32_t>& to, const std::vector<ui
 
 void HappensBefore::join(Knowledge& to, const Knowledge& from) {
     to.here.join(from.here);
+    for (int i = 0; i < num_proxies; ++i) to.fenced[i].join(from.fenced[i]);
     join_earlier(to.earlier, from.earlier);
 }
 
@@ -129,6 +131,9 @@ void HappensBefore::barrier() {
              agent != seen.end(); ++agent) {
             all_acquired_.here.add(agent->first, agent->second);
         }
+        for (int i = 0; i < num_proxies; ++i) {
+            all_acquired_.fenced[i].join(one.acquired.fenced[i]);
+        }
         join_earlier(all_acquired_.earlier, one.acquired.earlier);
         join_earlier(all_acquired_.earlier, one.pending.earlier);
         join(all_fenced_, one.fenced);
@@ -145,7 +150,7 @@ void HappensBefore::join(More& to, uint32_t thread) {
     join(to.acquired, one.acquired);
     join(to.acquired, one.pending);
     join(to.fenced, one.fenced);
-    to.fenced_here.join(one.fenced_here);
+    join(to.fenced_here, one.fenced_here);
 }
 
 void HappensBefore::barrier(uint32_t first, uint32_t end) {
@@ -212,8 +217,16 @@ void HappensBefore::fence(uint32_t thread, bool device, bool stored) {
     join(one.acquired, one.pending);
     one.pending.clear();
     Knowledge seen = seen_by(thread);
-    one.fenced_here = seen.here;
+    one.fenced_here = seen;
     if (device) one.fenced = std::move(seen);
+    advance(thread);
+}
+
+void HappensBefore::fence_proxies(uint32_t thread, int proxies) {
+    const Seen seen = seen_by(thread).here;
+    for (int i = 0; i < num_proxies; ++i) {
+        if (proxies >> i & 1) more(thread).acquired.fenced[i] = seen;
+    }
     advance(thread);
 }
 
@@ -234,6 +247,7 @@ HappensBefore::Object& HappensBefore::at(uintptr_t address, bool until_end) {
             object.released.earlier[object.block] = (uint32_t)kept_.size();
             kept_.push_back(std::move(object.released.here));
             object.released.here = Seen();
+            for (Seen& fenced : object.released.fenced) fenced.clear();
         }
         object.released_here.clear();
     }
@@ -248,7 +262,7 @@ void HappensBefore::acquire(uint32_t thread, uintptr_t address, bool until_end) 
     More& one = more(thread);
     join(one.pending, object.released);
     const size_t own = thread / pitch_;
-    if (own < object.released_here.size()) one.pending.here.join(object.released_here[own]);
+    if (own < object.released_here.size()) join(one.pending, object.released_here[own]);
 }
 
 void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) {
@@ -268,8 +282,8 @@ void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) 
     publish(more_[thread].fenced);
     const size_t block = thread / pitch_;
     if (block >= object.released_here.size()) object.released_here.resize(block + 1);
-    object.released_here[block].join(more_[thread].fenced_here);
-    object.released_here[block].add(thread, time);
+    join(object.released_here[block], more_[thread].fenced_here);
+    object.released_here[block].here.add(thread, time);
 }
 
 }  // namespace emulator

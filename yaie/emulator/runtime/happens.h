@@ -9,6 +9,8 @@
 //  - a fence keeps what its thread has seen; an atomic or a volatile store after it releases that at
 //    its address; a thread that reads the address by an atomic or a volatile load acquires it at its own next
 //    fence or barrier.
+// What lies before a fence between proxies is passed on with what was seen: a thread that has seen both
+// a write and such a fence after it, of any thread, may let an asynchronous operation meet the write.
 // A fence for the thread block alone, __threadfence_block, releases nothing to other thread blocks.
 // Teams of a checked launch, most often single thread blocks, run one after another.
 #pragma once
@@ -19,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "../include/emulator/engines.h"
 #include "table.h"
 
 namespace emulator {
@@ -48,10 +51,11 @@ struct Seen {
 // What was seen of the present thread block, and of each earlier one a number in HappensBefore::kept_.
 struct Knowledge {
     Seen here;
+    Seen fenced[num_proxies];       // which of it lies before a fence between proxies
     std::vector<uint32_t> earlier;  // by thread block, in the order in which they ran
 
     bool is_empty() const { return here.is_empty() && earlier.empty(); }
-    void clear() { here.clear(), earlier.clear(); }
+    void clear() { *this = Knowledge(); }
 };
 
 class HappensBefore {
@@ -84,6 +88,12 @@ class HappensBefore {
     bool has_met(uint32_t thread, uint32_t first, uint32_t end) const;
     void join(uint32_t warp, uint32_t lanes);
     void fence(uint32_t thread, bool device, bool stored);  // since its last one
+    void fence_proxies(uint32_t thread, int proxies);       // a bit for each
+    // Whether such a fence stands between what another thread did and what the thread does now.
+    bool has_fence(uint32_t thread, uint32_t other, uint32_t time, Proxy proxy) const {
+        return all_acquired_.fenced[(int)proxy].has(other, time) ||
+               (used_[thread] && more_[thread].acquired.fenced[(int)proxy].has(other, time));
+    }
     // At a barrier that some threads pass, which keeps what was given.
     void give(uint32_t thread, Knowledge& to);
     void take(uint32_t thread, const Knowledge& from) { join(more(thread).acquired, from); }
@@ -103,13 +113,13 @@ class HappensBefore {
         Knowledge acquired;          // by fences
         Knowledge pending;           // to be acquired at the next one
         Knowledge fenced;            // visible to the whole device, so that it can be released
-        Seen fenced_here;            // visible to the thread block
+        Knowledge fenced_here;       // visible to the thread block
         bool all_fenced = false;     // all that was stored before the last fence is in `fenced`
     };
     struct Object {  // an address at which something was released
         size_t block = 0;
         Knowledge released;
-        std::vector<Seen> released_here;  // to each thread block of the team, by its own threads
+        std::vector<Knowledge> released_here;  // to each thread block of the team, by its own threads
     };
 
     More& more(uint32_t thread);
