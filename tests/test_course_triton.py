@@ -322,7 +322,7 @@ def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
 
 @needs_interpreter
 def test_pictures_of_programs() -> None:
-    from yaie.course.viz.grid import Programs, draw_programs, draw_traffic, programs_of
+    from yaie.course.viz.grid import Programs, draw_programs, programs_of
 
     x, out = torch.ones(14), torch.ones(14)
     with watch() as trace:
@@ -330,15 +330,10 @@ def test_pictures_of_programs() -> None:
     state = programs_of(trace, "x", "load")
     assert [program for program, _ in state.blocks] == [0, 1] and state.num_elements == 14
     assert state.blocks[1][1][-1] == (15, True)
-    words = [text.get_text() for ax in draw_programs(state).axes for text in ax.texts]
-    assert "2 programs on x, 14 elements" in words and "2 lanes outside (red)" in words
     with pytest.raises(ValueError, match="got none"):
         programs_of(trace, "y", "load")
     with pytest.raises(ValueError, match="can be drawn"):
         draw_programs(Programs("x", 64, ((0, tuple((i, True) for i in range(64))),)))
-    figure = draw_traffic({"a": {"read": 30, "written": 10}, "b": {"read": 10, "written": 10}})
-    words = [text.get_text() for ax in figure.axes for text in ax.texts]
-    assert {"40", "20", "a", "b"} <= set(words)
 
 
 RECORD = {

@@ -5,8 +5,29 @@ import json
 import pytest
 
 from yaie.course.author.gpu import agreement
+from yaie.emulator import runtime
 
 KEPT = json.loads(agreement.DATA.read_text())
+
+
+@pytest.fixture(scope="module")
+def faults():
+    return agreement.load("faults")
+
+
+@pytest.mark.parametrize("order", runtime.ORDERS)
+@pytest.mark.parametrize("name", agreement.FAULTS)
+def test_the_fault_is_found_and_its_twin_is_clean(faults, name, order):
+    kind, line = agreement.FAULTS[name]
+    with runtime.settings(order=order, seed=3):
+        report = agreement.emulate(faults, name, agreement.ELEMENTS, agreement.ELEMENTS)
+        assert {f.kind for f in report.findings} == {kind}, report
+        # Which side of a pair comes second depends on the schedule.
+        assert any(line in (f.line, f.other_line) for f in report.findings), report
+        assert f"line {line}" in str(report)
+        twin = f"{name}_right"
+        report = agreement.emulate(faults, twin, agreement.ELEMENTS, agreement.ELEMENTS)
+        assert report.clean, report
 
 
 def test_every_planted_fault_was_compared():

@@ -1,40 +1,15 @@
 """Clusters: what reaches another thread block's shared memory, and how faults of it are told."""
 
-import re
 from pathlib import Path
 
-import planted
 import pytest
 import torch
 from emulated import launcher
-from test_emulator_planted import run
 
 from yaie.build import jit
 from yaie.emulator import KernelError
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import ORDERS, settings
-
-CASES = {v.name: v for v in planted.versions("clusters")}
-MESSAGES = {  # in order "forward"
-    "exchange_1": r"In line \d+ thread 0 of thread block 0 reads own\[31\] of its cluster's thread "
-    r"block 1, which may not have started: no barrier of the cluster stands before",
-    "exchange_5": r"reads own\[0\] of its cluster's thread block 1, which may have ended: it waits",
-    "exchange_7": r"deadlock: waits for the cluster, to whose barrier not all of its threads come",
-    "sums_1": r"of thread block 1 changes atomically sum\[0\] of its cluster's thread block 0",
-    "split_2": r"waits at the cluster's barrier, where it has not arrived",
-    "handshake_7": r"is another thread block's, and only a thread of that block can wait for it",
-    "multicast_2": r"full\[0\] gets 64 bytes in this phase, of which its threads expect 32; thread "
-    r"block \(1, 0, 0\)",
-    "multicast_5": r"of thread block \(0, 0, 0\) names thread block 2 of a cluster of 2",
-    "multicast_8": r"writes row\[0\] of its cluster's thread block 1 before the asynchronous copy",
-}
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_message_says_whose_memory_it_is(name):
-    report, *_ = run("clusters", CASES[name], "forward")
-    assert re.search(MESSAGES[name], "\n".join(map(str, report.findings))), report
-
 
 SOURCE = """
 #include "hopper.cuh"

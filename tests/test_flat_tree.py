@@ -7,12 +7,13 @@ import torch
 from integer_kernels import check_launches
 from launches import captured, each_device, gpu_only, ints, starts
 
+from yaie.course.exercises.nb02.trees import path_to
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.ops.radix import match_prefixes
 from yaie.course.lessons.ops.reference.radix import FlatTree
 from yaie.engine.kv_cache import BlockPool
 from yaie.engine.prefix_cache import RadixCache
-from yaie.engine.radix import RadixNode, RadixTree
+from yaie.engine.radix import RadixTree
 
 Prompts = list[list[int]]
 
@@ -58,13 +59,6 @@ def wanted(tree: RadixTree, prompts: Prompts, max_blocks: int) -> tuple[Prompts,
     found = [tree.match(prompt[: max_blocks * tree.block_size]) for prompt in prompts]
     tables = [match.values + [-1] * (max_blocks - len(match.values)) for match in found]
     return [match.length for match in found], tables
-
-
-def path_to(node: RadixNode) -> list[int]:
-    tokens: list[int] = []
-    while node is not None:
-        tokens, node = [*map(ord, node.key), *tokens], node.parent
-    return tokens
 
 
 def ends_in(flat: FlatTree, numbers: list[int], prompts: Prompts, lengths: list[int]) -> None:

@@ -8,7 +8,6 @@ from itertools import count
 from unittest.mock import Mock, patch
 
 import pytest
-import torch
 from engines import check_whole, follow, interfere, leave_alone, recompute
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,23 +61,6 @@ def test_parameters_for_each_prompt(llm):
     assert [len(o.token_ids) for o in outputs] <= [1, 2, 3]
     [output] = llm.generate("a", None)
     assert len(output.token_ids) <= SamplingParams().max_tokens
-
-
-def test_more_prompts_than_seats(untied_model):
-    llm = LLM(untied_model, num_blocks=64, block_size=4, max_num_seqs=3, max_num_batched_tokens=8)
-    prompts = [[3 + i] * (1 + i % 5) for i in range(20)]
-    outputs = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=5))
-    assert [o.prompt_token_ids for o in outputs] == prompts
-    check_whole(llm.engine)
-
-
-def test_the_same_prompt_twice_hits_the_cache(llm):
-    prompt = "You are a helpful assistant. Answer the question in one short sentence."
-    outputs = [llm.generate(prompt, GREEDY)[0] for _ in range(2)]
-    assert outputs[0].metrics.num_cached_tokens == 0
-    length = len(outputs[1].prompt_token_ids)
-    assert outputs[1].metrics.num_cached_tokens == (length - 1) // 4 * 4 > 0
-    assert outputs[0].token_ids == outputs[1].token_ids
 
 
 @pytest.mark.parametrize(("lab", "seconds"), [(True, 1.5), (True, 0.0), (False, 1.5)])
@@ -447,16 +429,6 @@ def test_a_closed_llm_says_so(llm):
         with pytest.raises(RuntimeError, match="this LLM is closed"):
             use("a")
     stream.close()
-    check_whole(llm.engine)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_runs(untied_model, dtype):
-    llm = LLM(untied_model, dtype=dtype, num_blocks=32, block_size=4)
-    assert llm.engine.kv.key_pools[0].dtype == getattr(torch, dtype)
-    params = SamplingParams(temperature=1.0, seed=1, max_tokens=10, ignore_eos=True)
-    [output] = llm.generate([5] * 20, params)
-    assert (len(output.token_ids), output.error) == (10, None)
     check_whole(llm.engine)
 
 

@@ -1,7 +1,6 @@
 """Bad input: an error that names the argument, and an engine that goes on as before."""
 
 import re
-import shutil
 import sys
 
 import pytest
@@ -249,12 +248,6 @@ def test_the_environment_names_the_device(folder, monkeypatch):
     assert LLM(folder, num_blocks=8).engine.device.type == "cpu"
 
 
-def test_the_smallest_engine_serves_the_smallest_prompt(folder):
-    llm = LLM(folder, num_blocks=1, block_size=2)
-    [output] = llm.generate([5], SamplingParams(max_tokens=9, ignore_eos=True))
-    assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
-
-
 @pytest.mark.parametrize(
     ("backend", "told"),
     [
@@ -271,25 +264,10 @@ def test_what_stands_in_for_a_gpu_is_told_on_a_terminal(folder, capsys, monkeypa
     assert where in llm.engine.about.splitlines()[0] and (where or "slow" not in llm.engine.about)
 
 
-@pytest.mark.parametrize("name", ["no-such-model", "org/no-such-model", "", "../up"])
-def test_unknown_models(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
-    with pytest.raises((ValueError, FileNotFoundError), match=r"model|config"):
-        LLM(name)
-
-
 @pytest.mark.parametrize("model", [None, 3, b"tiny"])
 def test_a_model_that_is_no_name(model):
     with pytest.raises(TypeError, match="model must be a name or a path, got "):
         LLM(model)
-
-
-def test_truncated_weights(folder, tmp_path):
-    broken = shutil.copytree(folder, tmp_path / "broken")
-    weights = broken / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=re.escape(str(weights))):
-        LLM(broken)
 
 
 def test_request_ids_in_use(folder):

@@ -228,10 +228,10 @@ class Verdict:
         return f"{self.words}, line{'s' * (len(self.lines) > 1)} {where}"
 
 
-def read_verdict(text: str, file: str = "faults") -> Verdict | None:
-    """The first thing that compute-sanitizer found in a kernel of FILE.cu; None if nothing."""
+def read_verdict(text: str) -> Verdict | None:
+    """The first thing that compute-sanitizer found in a kernel of faults.cu; None if nothing."""
     for block in re.split(r"^=+ (?! )", text, flags=re.MULTILINE)[1:]:
-        lines = sorted({int(number) for number in re.findall(rf"in {file}\.cu:(\d+)", block)})
+        lines = sorted({int(number) for number in re.findall(r"in faults\.cu:(\d+)", block)})
         if lines:
             race = re.search(r"(\w+): Race .*? (\w+) access .*? and (\w+) access", block, re.DOTALL)
             words = re.split(r" at |\n", block)[0].strip(" .")
