@@ -1,11 +1,12 @@
 """Exercise 12.2: An order of tiles that loads less.
 
-Compute the row and the column of a program's tile from the number of the program. Tiles come in
-groups of GROUP rows of tiles. Inside a group: down its rows, then the next column. The last group
-may be lower. It is a function that kernels call, and `//`, `%` and `min` work as in Python.
+Compute the row and the column of tile number `tile`. Tiles come in groups of GROUP rows of tiles.
+Inside a group: down its rows, then the next column. The last group may be lower. It is a function
+that kernels call, and `//`, `%` and `min` work as in Python.
 
 You have
-- `tile`: the number of the program, from 0 to tiles_m × tiles_n - 1
+- `tile`: from 0 to tiles_m × tiles_n - 1; the program's number, or that of each tile of a program
+  that computes several
 - `tiles_m`, `tiles_n`: how many tiles c has down and across
 - `GROUP`: a constant, the rows of tiles in a group
 

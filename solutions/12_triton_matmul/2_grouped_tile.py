@@ -1,8 +1,8 @@
 """Solution of exercise 12.2: An order of tiles that loads less.
 
-Compute the row and the column of a program's tile from the number of the program. Tiles come in
-groups of GROUP rows of tiles. Inside a group: down its rows, then the next column. The last group
-may be lower. It is a function that kernels call, and `//`, `%` and `min` work as in Python.
+Compute the row and the column of tile number `tile`. Tiles come in groups of GROUP rows of tiles.
+Inside a group: down its rows, then the next column. The last group may be lower. It is a function
+that kernels call, and `//`, `%` and `min` work as in Python.
 
 Generated from grouped_tile in yaie/course/lessons/ops/triton/matmul.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -40,11 +40,11 @@ def observe(grouped_tile: Any, case: Case, see: Observer) -> None:
     why = (
         "Tiles go down the rows of a group first, then to the next column, then to the next group."
     )
-    see.note("the tile of program", got, problem, why)
+    see.note("the place of tile", got, problem, why)
 
 
 def order_of(grouped_tile: Any, tiles_m: int, tiles_n: int, group: int) -> list[tuple[int, int]]:
-    """The tile of every program, computed by a kernel that calls the learner's function."""
+    """The place of every tile, computed by a kernel that calls the learner's function."""
     out = torch.full((tiles_m * tiles_n, 2), -1, dtype=torch.int32)
     arguments = {"out": out, "tiles_m": tiles_m, "tiles_n": tiles_n}
     launch(order_kernel, (len(out),), arguments, GROUP=group, TILE=grouped_tile)
