@@ -338,11 +338,14 @@ def test_a_gguf_file_is_computed_with_as_it_is(tmp_path, form, monkeypatch):
     assert path.read_bytes() == before  # rows are reordered in this process's copies of pages
 
 
-def test_what_cannot_have_a_format_says_so(tiny_model):
+def test_what_cannot_have_a_format_says_so(tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r'model\.gguf is missing, which dtype "gguf" reads'):
         load_model(tiny_model, "gguf")
     with pytest.raises(ValueError, match="dtype 'q8_0' needs the back end 'cpp'"):
         load_model(tiny_model, "q8_0", backends="reference")
+    odd = make_tiny_model(tmp_path, hidden_size=48)
+    with pytest.raises(ValueError, match=r"'q8_0' needs .* sizes that are multiples of 32"):
+        load_model(odd, "q8_0")
     assert {*GROUPS, "gguf"} == set(FORMATS)
 
 

@@ -49,6 +49,9 @@ def test_end_tokens_are_collected_from_both_files(tmp_path):
     write_json(tmp_path / "config.json", tiny_config(eos_token_id=[2, 0]))
     write_json(tmp_path / "generation_config.json", {"eos_token_id": [2, 7]})
     assert ModelConfig.from_folder(tmp_path).eos_token_ids == (2, 0, 7)
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": 384})
+    with pytest.raises(ValueError, match=r"/generation_config\.json: eos_token_id must be .* 384"):
+        ModelConfig.from_folder(tmp_path)
 
 
 @pytest.mark.parametrize("field", ["rope_scaling", "rope_parameters"])
@@ -109,7 +112,7 @@ def test_what_is_not_supported_is_named(tmp_path, change, message):
     write_json(tmp_path / "config.json", tiny_config(**change))
     with pytest.raises(ValueError, match=message) as error:
         ModelConfig.from_folder(tmp_path)
-    assert "config.json" in str(error.value)
+    assert "/config.json" in str(error.value)
 
 
 def test_a_window_that_is_switched_off_is_no_window():

@@ -1,5 +1,6 @@
 """GGUF into a Hugging Face-format folder: nothing lost, and what cannot be read is named."""
 
+import errno
 import hashlib
 import json
 
@@ -185,6 +186,18 @@ def test_what_cannot_be_converted_is_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message) as error:
         find_model(tmp_path / "tiny.gguf", tmp_path / "cache")
     assert "tiny.gguf" in str(error.value)
+
+
+def test_a_file_that_may_not_be_read_is_not_the_cache(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    path = tmp_path / "files" / "model.gguf"
+    path.parent.mkdir()
+    path.write_bytes(b"GGUF")
+    monkeypatch.setattr("yaie.model.gguf.convert_gguf", refuse)
+    with pytest.raises(PermissionError, match=r"Permission denied: .*/files/model\.gguf"):
+        find_model(path, tmp_path / "cache")
 
 
 @pytest.mark.parametrize("keep", [0, 3, 30, 3000, -1, -20_000, "no model"])

@@ -91,14 +91,14 @@ class ModelConfig:
     @classmethod
     def from_folder(cls, folder: str | Path) -> ModelConfig:
         """Read `config.json` (and `generation_config.json`, if there) of a model folder."""
-        folder = Path(folder)
-        raw = read_json(folder / "config.json")
-        generation = folder / "generation_config.json"
-        extra = read_json(generation) if generation.exists() else {}
-        try:
-            return cls.from_dict(raw, eos_token_id=extra.get("eos_token_id"))
-        except ValueError as error:
-            raise ValueError(f"{folder / 'config.json'}: {error}") from None
+        path, other = Path(folder, "config.json"), Path(folder, "generation_config.json")
+        raw, more = read_json(path), read_json(other) if other.exists() else {}
+        for file, ids in ((path, None), (other, more.get("eos_token_id"))):
+            try:
+                config = cls.from_dict(raw, ids)
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from None
+        return config
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any], eos_token_id: int | list[int] | None = None):

@@ -222,6 +222,9 @@ def _lock(folder: Path) -> Iterator[None]:
         with FileLock(folder.with_name(f".{folder.name}.lock")):
             yield
     except PermissionError as error:
+        place = Path(str(error.filename))
+        if place not in folder.parents and folder.parent not in place.parents:
+            raise  # of a file that is read
         raise PullError(
             f"cannot write to {error.filename}: set YAIE_CACHE to a folder that you can write to"
         ) from error

@@ -20,7 +20,7 @@ from yaie.model.llama import Llama
 from yaie.model.manifest import GGUF_FILE, DamagedModel, check
 from yaie.model.shards import WHOLE, Shard, piece_of
 from yaie.model.step import multiplies
-from yaie.ops.cpp.native import GROUPS, Rows
+from yaie.ops.cpp.native import GROUP, GROUPS, Rows
 from yaie.ops.registry import AUTO
 
 NAMES = ("float32", "bfloat16", "float16", "float64")
@@ -58,7 +58,8 @@ def load_model(
     model = Llama(config, dtype=dtype, device=device, backends=backends, shard=shard)
     in_place = shard.size == 1 and multiplies(model)
     if form and not in_place:
-        raise ValueError(f"dtype {form!r} needs the back end 'cpp' on a CPU, in one process")
+        wanted = f"the back end 'cpp' on a CPU, one process and sizes that are multiples of {GROUP}"
+        raise ValueError(f"dtype {form!r} needs {wanted}")
     if in_place:
         model.take(read_rows(folder / GGUF_FILE) if form == "gguf" else _rows(files, form, dtype))
     else:
