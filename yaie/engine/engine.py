@@ -76,8 +76,9 @@ class Engine:
         self.eos_token_ids = {token for token in ends if token < vocab_size}
         longest = min(context, num_blocks * block_size)
         self.max_model_len = config.max_model_len or longest
-        self.limits = Limits(self.max_model_len, context, vocab_size, num_blocks, block_size)
-        fits, most = self.max_model_len <= longest, f"at most {longest} ({self.limits.sizes})"
+        sizes = f"context {context}, cache {num_blocks} blocks of {block_size}"
+        self.limits = Limits(self.max_model_len, vocab_size, sizes)
+        fits, most = self.max_model_len <= longest, f"at most {longest} ({sizes})"
         check_range("max_model_len", self.max_model_len, fits, most)
         pool = parts.block_pool(num_blocks)
         room = num_blocks * block_bytes(model.config, model.cache_dtype, block_size) / GIB

@@ -122,20 +122,13 @@ class Limits:
 
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together.
-        context: the most tokens that the model was trained for.
         vocab_size: how many token ids the model has.
-        num_blocks, block_size: of the KV cache.
+        sizes: in words, what the model was trained for and what the KV cache can hold.
     """
 
     max_model_len: int
-    context: int
     vocab_size: int
-    num_blocks: int
-    block_size: int
-
-    @property
-    def sizes(self) -> str:
-        return f"context {self.context}, cache {self.num_blocks} blocks of {self.block_size}"
+    sizes: str
 
     def check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
         """Raise ValueError or TypeError for a prompt that the engine does not take."""
