@@ -103,11 +103,13 @@ class LLM:
         Returns a list with an output for each conversation. Raises as `generate`.
         """
         self._check_call(misplaced)
-        check_sequence("messages", messages, "a list of messages, or a list of such lists")
+        wanted = "a list of messages, or a list of such lists"
+        check_sequence("messages", messages, wanted, (str, bytes))
         is_single = isinstance(messages[0], dict)
         conversations = [messages] if is_single else messages
-        prompts = [self.tokenizer.apply_chat_template(messages) for messages in conversations]
-        names = ["messages" if is_single else f"messages[{i}]" for i in range(len(prompts))]
+        names = ["messages" if is_single else f"messages[{i}]" for i in range(len(conversations))]
+        pairs, encode = zip(conversations, names, strict=True), self.tokenizer.apply_chat_template
+        prompts = [encode(conversation, name=name) for conversation, name in pairs]
         return self._run(prompts, sampling_params, names)
 
     def stream(

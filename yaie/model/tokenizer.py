@@ -4,12 +4,13 @@ Reads `tokenizer.json` with the `tokenizers` library and renders chat templates 
 sandbox: a tenth of a second, where importing transformers for the same takes several.
 """
 
+import json
 import re
 import secrets
 from codecs import utf_8_decode
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Tokenizer:
         self._special_ids = {token_id for token_id, token in added.items() if token.special}
         # The longest first, since one may begin with another.
         spelled = sorted((added[i].content for i in self._special_ids), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, spelled))) if spelled else None
+        self._special = re.compile("|".join(map(re.escape, spelled)) or "(?!)")  # nothing matches
         self._plain: Backend | None = None  # made when it is first needed
         self._spelled: list[bytes] = []
 
@@ -123,17 +124,16 @@ class Tokenizer:
         return twice[len(once) :].encode()
 
     def apply_chat_template(
-        self, messages: Sequence[Message], add_generation_prompt: bool = True
-    ) -> list[int]:
-        """Token ids of a conversation, ending where the assistant is to begin.
+        self, messages: Sequence[Message], add_generation_prompt: bool = True,
+        name: str = "messages",
+    ) -> list[int]:  # fmt: skip
+        """Token ids of a conversation, ending where the assistant is to begin; errors call it
+        `name`.
 
         A special token spelled out in a message's content is encoded as ordinary text. Otherwise
         a user could write `<|im_end|>`, end their own message and begin one of the system's.
         """
-        if self._special is None:
-            text = self.render_chat(messages, add_generation_prompt)
-            return self.encode(text, add_special_tokens=False)
-        _check_messages(messages)
+        _check_messages(messages, name)
         # What is spelled out is marked before the template is rendered, and found again after it.
         mark = f"\ufdd0{secrets.token_hex(8)}\ufdd1"  # noncharacters, and no guess
 
@@ -271,17 +271,17 @@ def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     return template
 
 
-def _check_messages(messages: Sequence[Message]) -> None:
+def _check_messages(messages: Sequence[Message], name: str = "messages") -> None:
     if not isinstance(messages, list | tuple) or not messages:
-        raise ValueError(f"messages must be a non-empty list of dictionaries, got {messages!r}")
+        raise ValueError(f"{name} must be a non-empty list of dictionaries, got {messages!r}")
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
             raise ValueError(
-                f"messages[{index}] must be a dictionary with role and content, got {message!r}"
+                f"{name}[{index}] must be a dictionary with role and content, got {message!r}"
             )
         if not isinstance(message["content"], str):
             kind = type(message["content"]).__name__
-            raise TypeError(f"messages[{index}]['content'] must be a str, got {kind}")
+            raise TypeError(f"{name}[{index}]['content'] must be a str, got {kind}")
 
 
 def _compile(source: str):
@@ -290,21 +290,16 @@ def _compile(source: str):
     A template comes with the model, so it runs in jinja's sandbox: no private attributes, nothing
     that changes its arguments.
     """
-    import json
-
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def raise_exception(message: str):
         raise ValueError(f"messages: the chat template refuses them: {message}")
 
-    def tojson(value: Any, indent: int | None = None) -> str:
-        return json.dumps(value, ensure_ascii=False, indent=indent)
-
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = tojson
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
 
