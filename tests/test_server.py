@@ -18,11 +18,14 @@ from servers import app_of, ask_many, serving, wait_until, wanted_answers
 from tiny import make_batch, make_pools
 
 from yaie import LLM, SamplingParams
+from yaie.engine.request import Request as EngineRequest
+from yaie.server import wire
 from yaie.server.answers import token_text
 from yaie.server.app import Settings
 from yaie.server.errors import ApiError
 from yaie.server.guards import unless
-from yaie.server.worker import Job
+from yaie.server.metrics import Metrics
+from yaie.server.worker import Job, Worker
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
@@ -376,6 +379,32 @@ def test_the_last_piece_does_not_wait_for_the_calls_task():
     job.tell()
     assert written == ["piece"]
     asyncio.run(job.changed())
+
+
+class Piece(str):
+    """A text that counts the characters that are copied where something is added to a text."""
+
+    copied = 0
+
+    def __add__(self, after):
+        Piece.copied += len(self)
+        return Piece(str.__add__(self, after))
+
+    def __radd__(self, before):
+        return Piece(before) + str(self)
+
+
+def test_an_answer_that_is_not_read_takes_as_long_for_each_token():
+    """One that is to be told as a whole, or whose client is slow."""
+    request = EngineRequest("r", [1], SamplingParams())
+    worker = Worker(mock.MagicMock(), mock.Mock(max_num_seqs=1), 1, Metrics("tiny"))
+    job = worker.submit([request])
+    for _ in range(100):
+        worker._add(wire.Step([request.number], [5], [Piece("word ")], {}, {}, []), {})
+    assert Piece.copied == 0
+    assert [update.text for update in job.news()] == ["word " * 100]
+    worker._add(wire.Step([request.number], [5], ["end"], {}, {}, []), {})
+    assert [(update.text, update.num_tokens) for update in job.news()] == [("end", 1)]
 
 
 def test_a_form_is_told_that_json_is_wanted(http):

@@ -31,11 +31,13 @@ log = logging.getLogger("yaie.server")
 @dataclass(slots=True, eq=False)
 class Update:
     """What the client of a request, number `index` of its job, has not been told yet. `has_begun`:
-    it has been told something; `last_token`: when the newest token came, 0 before the first."""
+    it has been told something; `last_token`: when the newest token came, 0 before the first.
+    `text`: the `pieces` joined, once it is told."""
 
     index: int
     request: Request
     text: str = ""
+    pieces: list[str] = field(default_factory=list)
     num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: str | None = None
@@ -82,9 +84,10 @@ class Job:
         for update in self.added:
             if update.finish_reason == "error":
                 raise ApiError(500, update.error or "the engine failed", code="engine_error")
+            update.text = "".join(update.pieces)
             if update.text or update.finish_reason:
                 yield update
-                update.text, update.num_tokens, update.logprobs = "", 0, []
+                update.pieces, update.num_tokens, update.logprobs = [], 0, []
             elif not update.has_begun:
                 yield Update(update.index, update.request)
             update.has_begun = True
@@ -233,7 +236,7 @@ class Worker:
             request, changed[job], job.added[update] = update.request, None, None
             if state := step.states.get(i):
                 request.metrics, request.prompt_logprobs = state.metrics, state.prompt_logprobs
-            update.text += step.texts[i]
+            update.pieces.append(step.texts[i])
             if (token := step.tokens[i]) >= 0:
                 request.token_ids.append(token)
                 update.num_tokens += 1
