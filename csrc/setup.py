@@ -41,7 +41,7 @@ def main() -> int:
         help='such as "8.0;9.0a+PTX", or 80, sm_80, or "native" (default: %(default)s)',
     )
     # 75, sm_75 and 7.5 are one architecture.
-    arch = re.sub(r"\b(?:sm_)?(\d+)(\d)([af]?)(?=[;,\s+]|$)", r"\1.\2\3", parser.parse_args().arch)
+    arch = re.sub(r"\b(?:sm_)?(\d+)(\d)(a?)(?=[;,\s+]|$)", r"\1.\2\3", parser.parse_args().arch)
     try:
         architectures = native() if arch == "native" else parse_architectures(arch)
         print(f"compiling for {', '.join(architectures)}: a few seconds per file and architecture")
@@ -63,7 +63,7 @@ def parse_architectures(text: str) -> tuple[str, ...]:
     """
     found = tuple(dict.fromkeys(re.split(r"[;,\s]+", text.strip(" ;,"))))
     for architecture in found:
-        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", architecture):
+        if not re.fullmatch(r"\d+\.\da?(\+PTX)?", architecture):
             raise ValueError(
                 f"architectures are written like 9.0, 9.0a or 8.0+PTX, got {architecture!r}"
             )

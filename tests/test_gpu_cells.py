@@ -25,7 +25,7 @@ from yaie.course.lessons.measure import side_by_side
 def shell():
     try:
         shell = InteractiveShell.instance()
-        gpu_cells.register()
+        gpu_cells.register(shell)
         yield shell
     finally:
         InteractiveShell.clear_instance()
@@ -52,10 +52,6 @@ def test_its_errors_are_the_cells(shell, monkeypatch, capsys) -> None:
     result = shell.run_cell("%%gpu\nfirst = 1\nfirst / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)
     assert "first / 0" in capsys.readouterr().out
-
-
-def test_outside_ipython_nothing_happens() -> None:
-    gpu_cells.register()
 
 
 def test_each_notebook_on_kernels_measures_the_learners_card() -> None:

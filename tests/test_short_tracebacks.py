@@ -19,7 +19,7 @@ def deep(n):
 def shell():
     try:
         shell = InteractiveShell.instance()
-        short_tracebacks.register()
+        short_tracebacks.register(shell)
         yield shell
     finally:
         InteractiveShell.clear_instance()
@@ -65,7 +65,3 @@ def f(x):
     return 1 / x
 g(0)
 """
-
-
-def test_outside_ipython_nothing_happens() -> None:
-    short_tracebacks.register()

@@ -105,9 +105,8 @@ def architecture_flags(architectures: Sequence[str]) -> list[str]:
 
 
 def _parts(architecture: str) -> tuple[tuple[int, int], str]:
-    """The version and the suffix: "a" for a single version, such as 9.0a; "f" for a family, such as
-    10.0f; otherwise ""."""
-    major, minor, suffix = re.match(r"(\d+)\.(\d)([af]?)", architecture).groups()
+    """The version and the suffix: "a" for this very version, such as 9.0a; otherwise ""."""
+    major, minor, suffix = re.match(r"(\d+)\.(\d)(a?)", architecture).groups()
     return (int(major), int(minor)), suffix
 
 
@@ -126,10 +125,9 @@ def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
         number, suffix = _parts(architecture)
         if number == capability:
             return True
-        if suffix == "a" or number > capability:
+        if suffix or number > capability:
             continue
-        portable = architecture.endswith("+PTX") and not suffix
-        if number[0] == capability[0] or portable:
+        if number[0] == capability[0] or architecture.endswith("+PTX"):
             return True
     return False
 
@@ -139,7 +137,7 @@ def needs(source: str) -> str | None:
 
     Files without such a line run on all cards since Turing, unless they include hopper.cuh.
     """
-    found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)([af]?)\b", source, re.MULTILINE)
+    found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)(a?)\b", source, re.MULTILINE)
     if found is None:
         return "9.0a" if '#include "hopper.cuh"' in source else None
     return f"{found[1]}.{found[2]}{found[3]}"
@@ -159,13 +157,10 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     needed = needs(source)
     if needed is None:
         return tuple(architectures)
-    (least, suffix), given = _parts(needed), {a: _parts(a) for a in architectures}
-    if suffix == "a":
-        return (needed,) if any(number == least for number, _ in given.values()) else ()
-    newer = [a for a, (number, _) in given.items() if number >= least]
-    if suffix == "f":  # those with a suffix have what their family has
-        newer = [a for a in newer if given[a][1] and given[a][0][0] == least[0]]
-    return tuple(newer)
+    least, suffix = _parts(needed)
+    if suffix:
+        return (needed,) if any(_parts(a)[0] == least for a in architectures) else ()
+    return tuple(a for a in architectures if _parts(a)[0] >= least)
 
 
 def build(

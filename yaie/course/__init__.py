@@ -5,10 +5,13 @@ from yaie.course import card, check, hint, solution, use
 In a notebook, a cell that begins with `%%gpu` is skipped without a GPU.
 """
 
+import sys
+
 from yaie.course.core import gpu_cells, short_tracebacks
 from yaie.course.core.notebook import card, check, hint, solution, use
 
 __all__ = ["card", "check", "hint", "solution", "use"]
 
-gpu_cells.register()
-short_tracebacks.register()
+if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+    gpu_cells.register(shell)
+    short_tracebacks.register(shell)

@@ -1,4 +1,4 @@
-"""`python -m yaie.course build [--check]` and `stubs FOLDER`, for work on the course."""
+"""`python -m yaie.course build [--check]`, for work on the course."""
 
 import argparse
 import sys
@@ -14,8 +14,6 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="write exercises/ and solutions/")
     building.add_argument("--check", action="store_true", help="only say what differs; exit 1")
-    stubs = commands.add_parser("stubs", help="write a set of unsolved exercises into a folder")
-    stubs.add_argument("folder", type=Path)
     judging = commands.add_parser("judge", help="check one file, write the verdict as JSON")
     judging.add_argument("id")
     judging.add_argument("path", type=Path)
@@ -25,9 +23,6 @@ def main() -> int:
     if arguments.command == "judge":
         exercise = find(arguments.id)
         verdict.judge_for_parent(exercise, arguments.path, arguments.seconds, arguments.answer)
-        return 0
-    if arguments.command == "stubs":
-        build.write_stubs(arguments.folder)
         return 0
     if not arguments.check:
         print("\n".join(build.write() or ["exercises/ and solutions/ are as the reference is"]))

@@ -1,19 +1,15 @@
 """The cell magic `%%gpu`: a cell that runs where there is a GPU and is skipped elsewhere."""
 
 import ast
-import sys
 from typing import Any
 
 FIRST_LINE = "%%gpu"
 SKIPPED = "Skipped: no CUDA GPU here."
 
 
-def register() -> None:
-    """Make `%%gpu` known to the IPython shell that this process runs, if it runs one."""
-    if ipython := sys.modules.get("IPython"):
-        shell = ipython.get_ipython()
-        if shell is not None:
-            shell.register_magic_function(lambda line, cell: gpu(shell, cell), "cell", "gpu")
+def register(shell: Any) -> None:
+    """Make `%%gpu` known to an IPython shell."""
+    shell.register_magic_function(lambda line, cell: gpu(shell, cell), "cell", "gpu")
 
 
 def gpu(shell: Any, cell: str) -> None:

@@ -4,7 +4,6 @@ The frames between that and the error, dozens of them when an engine was at work
 """
 
 import linecache
-import sys
 import traceback
 from types import TracebackType
 from typing import Any
@@ -12,12 +11,9 @@ from typing import Any
 from yaie.course.core.manifest import UnknownExercise
 
 
-def register() -> None:
-    """Tell the IPython shell that this process runs, if it runs one."""
-    if ipython := sys.modules.get("IPython"):
-        shell = ipython.get_ipython()
-        if shell is not None:
-            shell.set_custom_exc((KeyboardInterrupt, UnknownExercise), show)
+def register(shell: Any) -> None:
+    """Tell an IPython shell."""
+    shell.set_custom_exc((KeyboardInterrupt, UnknownExercise), show)
 
 
 def show(

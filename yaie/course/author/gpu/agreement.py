@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+from yaie.bench import files
 from yaie.bench.machine import versions
 from yaie.build.cache import CSRC
 from yaie.course.author.gpu import nvidia
@@ -322,17 +323,6 @@ def compare_counters(text: str) -> list[dict]:
     return rows
 
 
-def write(data: dict) -> None:
-    """A JSON file with one row per line."""
-    parts = []
-    for key, value in data.items():
-        text = json.dumps(value)
-        if isinstance(value, list):
-            text = "[\n" + ",\n".join(f"    {json.dumps(row)}" for row in value) + "\n  ]"
-        parts.append(f"  {json.dumps(key)}: {text}")
-    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
-
-
 def compare(source: Path) -> None:
     """Run the same launches on the emulator; write the table if every difference is explained."""
     raw = json.loads(source.read_text())
@@ -344,7 +334,7 @@ def compare(source: Path) -> None:
     bare = [row for row in rows if not row["agree"] and not row["explanation"]]
     if bare:
         sys.exit("not explained:\n" + "\n".join(map(str, bare)))
-    write(data)
+    files.save(data, DATA)
     for what in ("faults", "counters"):
         agree = sum(row["agree"] for row in data[what])
         print(f"{what}: {agree} of {len(data[what])} agree, the others are explained")

@@ -18,7 +18,7 @@ import torch
 from yaie.bench.files import output_path, save
 from yaie.bench.machine import head
 from yaie.build import jit, nvcc
-from yaie.course.author.gpu.nvidia import run, version_of
+from yaie.course.author.gpu.nvidia import run, sanitized, version_of
 from yaie.course.core import render
 from yaie.course.core.manifest import find
 from yaie.course.core.paths import ROOT
@@ -120,16 +120,11 @@ def measure_reports() -> list[dict]:
     rows = []
     # Only memcheck gets an allocation for each tensor: a read of x[-1] would end the others.
     for tool, caching in (("memcheck", "1"), ("racecheck", "0"), ("initcheck", "0")):
-        words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
-        said = run(
-            ["compute-sanitizer", *words, *child, tool],
-            may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching,
-        )  # fmt: skip
-        kept = [line for line in said.splitlines() if line.startswith(("=====", f"{tool}: "))]
-        numbers = {int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", "\n".join(kept))}
+        said = sanitized(tool, [*child, tool], tool, caching)
+        numbers = {int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", said)}
         assert numbers, said
         lines = {n: DRAFT.splitlines()[n - 1].strip() for n in sorted(numbers)}
-        rows.append({"tool": tool, "text": "\n".join(kept), "lines": lines})
+        rows.append({"tool": tool, "text": said, "lines": lines})
     return rows
 
 

@@ -44,6 +44,15 @@ def version_of(tool: str) -> str:
     return found[1] if found else "unknown"
 
 
+def sanitized(tool: str, program: Sequence[object], name: str, caching: str) -> str:
+    """What a tool of compute-sanitizer says of a program, and the program's own lines, which begin
+    with "NAME: ". It may fail. With `caching` "1" every tensor is an allocation of its own."""
+    words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
+    command = ["compute-sanitizer", *words, *program]
+    said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)
+    return "\n".join(x for x in said.splitlines() if x.startswith(("=====", f"{name}: ")))
+
+
 def profile(metrics: Sequence[str], program: Sequence[object], options: Sequence[str] = ()) -> str:
     """What ncu prints of these metrics, one row for each launch of a program."""
     asked = ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics)]

@@ -23,7 +23,7 @@ from runpy import run_path
 
 import torch
 
-from yaie.bench.files import output_path
+from yaie.bench.files import output_path, save
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import InARow
 from yaie.build import ahead, jit, nvcc
@@ -193,11 +193,8 @@ def measure_faults() -> list[dict]:
         run([*CHILD, "--fault", name])  # compiled before the tools run it
 
     def look(name: str, tool: str, caching: str) -> dict:
-        words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
-        command = ["compute-sanitizer", *words, *CHILD, "--fault", name]
-        said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)
-        kept = [line for line in said.splitlines() if line.startswith(("=====", f"{name}: "))]
-        return {"fault": name, "tool": tool, "caching": caching == "0", "text": "\n".join(kept)}
+        said = nvidia.sanitized(tool, [*CHILD, "--fault", name], name, caching)
+        return {"fault": name, "tool": tool, "caching": caching == "0", "text": said}
 
     jobs = [("out_of_bounds", "memcheck", "0")]
     jobs += [(name, tool, "1") for name, tool in FAULTS.items()]
@@ -244,12 +241,6 @@ def measure_memory() -> dict:
 # --------------------------------------------------------------------------------------- all
 
 
-def rows_in_a_line(text: str) -> str:
-    """JSON with each list of numbers in one line."""
-    found = re.compile(r"\[\s+([-\d.,\s]+?)\s+\]")
-    return found.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
-
-
 SECTIONS: dict[str, dict[str, Callable[[], object]]] = {
     "22": {
         "builds": measure_builds,
@@ -293,7 +284,7 @@ def main() -> None:
             record[name] = sections[name]()
         except Exception as error:  # the others are still worth their time; told at the end
             failed.append(f"{name}: {type(error).__name__}: {error}")
-        given.output.write_text(rows_in_a_line(json.dumps(record, indent=1)) + "\n")
+        save(record, given.output)
         print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
     if failed:
         sys.exit("\n".join(failed))
