@@ -23,6 +23,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from yaie.course.core.interpreter import quicken
 from yaie.course.core.observe import Found, Observer, calls_of
 from yaie.course.core.triton_slips import explain as explain_slip
 from yaie.course.core.triton_slips import refuse_slips
@@ -58,6 +59,7 @@ if HAS_TRITON:
 
     _NOT_KERNELS = str(Path(__file__).parent), str(Path(triton.__file__).parent)
     if interpreted():
+        quicken()
         refuse_slips()
 else:
     tl = Absent()
