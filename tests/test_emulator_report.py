@@ -120,6 +120,26 @@ extern "C" cudaError_t two(float* x, int n, cudaStream_t stream) {
     assert seen == [(15, 64), (1, 5), (0, 0)]
 
 
+def test_barriers_are_counted_once_per_thread_block(tmp_path) -> None:
+    source = """#include <cuda_runtime.h>
+__global__ void wait(float* x, int n) {
+    for (int i = 0; i < n; ++i) __syncthreads();
+    x[threadIdx.x] = __syncthreads_count(1);
+}
+extern "C" cudaError_t waits(float* x, int n, cudaStream_t stream) {
+    wait<<<1, 64, 0, stream>>>(x, n);
+    wait<<<dim3(3, 2), 64, 0, stream>>>(x + 64, 2);
+    return cudaGetLastError();
+}
+"""
+    module = Module(source, tmp_path / "waits.cu", checked=True)
+    seen = []
+    for n in (5, 0):
+        module.waits(torch.zeros(128), n)
+        seen.append(module.report.num_barriers)
+    assert seen == [6 + 6 * 3, 1 + 6 * 3]
+
+
 @pytest.mark.parametrize(
     ("name", "number", "text", "memory", "kind", "cost"),
     [

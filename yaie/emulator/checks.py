@@ -133,6 +133,7 @@ class Report:
         untracked: the names of tensors in which no races were looked for: with 64 bytes kept for
             each element, those of more than 128 Mi elements are left out.
         grid_shape: thread blocks of the last launch, and threads of each; (0, 0) if none was.
+        num_barriers: how often a thread block passed `__syncthreads()`.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class Report:
         truncated: bool = False,
         untracked: Sequence[str] = (),
         grid_shape: tuple[int, int] = (0, 0),
+        num_barriers: int = 0,
     ) -> None:
         self.notes = [f for f in findings if f.kind == "same_value"]
         self.findings = [f for f in findings if f.kind != "same_value"]
@@ -151,6 +153,7 @@ class Report:
         self.truncated = truncated
         self.untracked = list(untracked)
         self.grid_shape = grid_shape
+        self.num_barriers = num_barriers
 
     @cached_property
     def accesses(self) -> list[Access]:
@@ -260,7 +263,8 @@ def make_report(
     truncated = bool(runtime.checker().emulator_counters_truncated())
     untracked = [name_of(number, memories) for number in runtime.untracked()]
     count = partial(_accesses, runtime.sites(), library, memories)
-    return Report(findings, count, source, truncated, untracked, runtime.grid_shape())
+    barriers = runtime.checker().emulator_num_barriers()
+    return Report(findings, count, source, truncated, untracked, runtime.grid_shape(), barriers)
 
 
 _COMPOUND = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=")

@@ -99,6 +99,7 @@ def checker() -> ctypes.CDLL:
             "emulator_site": (None, [c_size_t, POINTER(RawSite)]),
             "emulator_num_untracked": (c_size_t, []),
             "emulator_untracked": (c_int, [c_size_t]),
+            "emulator_num_barriers": (c_size_t, []),
             "emulator_counters_truncated": (c_int, []),
         },
     )

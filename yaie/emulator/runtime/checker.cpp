@@ -29,6 +29,7 @@ void Checker::begin() {
     end();
     findings.clear();
     untracked.clear();
+    barriers = 0;
     counters.clear();
     for (const Allocation& memory : allocations) {
         add_range(memory.begin, memory.bytes, from_malloc, memory.on_host);
@@ -305,6 +306,7 @@ void Checker::synchronize(const Core& core, uint32_t first, uint32_t end) {
 
 void Checker::pass_barrier(Core& core) {
     Busy busy(core);
+    ++barriers;
     settle_all();
     const uint32_t first = core.here->first, end = first + core.count;
     synchronize(core, first, end);
@@ -382,5 +384,6 @@ size_t emulator_num_sites() { return checker.counters.sites.size(); }
 void emulator_site(size_t index, Site* site) { *site = checker.counters.sites[index]; }
 size_t emulator_num_untracked() { return checker.untracked.size(); }
 int emulator_untracked(size_t index) { return checker.untracked[index]; }
+size_t emulator_num_barriers() { return checker.barriers; }
 int emulator_counters_truncated() { return checker.counters.truncated; }
 }

@@ -10,7 +10,7 @@ import torch
 from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb16.products import factors, product_of, see_product
+from yaie.course.exercises.nb16.products import factors, product_of, see_barriers, see_product
 
 NAME = "matmul_shared_tile"
 TILE = 32
@@ -62,6 +62,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         shared = "Each thread brings one element of a and of b per iteration, for all to use."
         see.at_most("the requests of warps to read a and b", asked, fewest, shared)
         cuda.cheap(see, report, COSTS)
+        see_barriers(see, report, (m // TILE) * (n // TILE) * (k // TILE))
 
 
 def observe_far(path: Path, case: KernelCase, see: Observer) -> None:

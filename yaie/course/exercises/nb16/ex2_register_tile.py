@@ -6,10 +6,10 @@ from typing import Any
 
 from yaie.course.core.cuda import KernelCase, accesses, draw_lines, in_every_order
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb16.products import factors, product_of, see_product
+from yaie.course.exercises.nb16.products import factors, product_of, see_barriers, see_product
 
 NAME = "matmul_register_tile"
-TILE, WARPS = 128, 8
+TILE, DEPTH, WARPS = 128, 8, 8
 WAVEFRONTS = 12  # of the four loads of a step: 2 + 2 of a, 4 + 4 of b
 SIZES = ((128, 128, 8), (128, 128, 24), (3, 5, 9))
 CUT_OFF = ((130, 70, 20), (129, 140, 33))
@@ -48,6 +48,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         see.at_most("a warp's requests to shared memory per step", requests / steps, 4, four)
         row = "Read four neighbors of a row, at y and HALF + y, and at x and HALF + x."
         see.at_most("the wavefronts of these loads", wavefronts / steps, WAVEFRONTS, row)
+        see_barriers(see, report, case.size[2] // DEPTH)
 
 
 def draw(path: Path) -> Any:

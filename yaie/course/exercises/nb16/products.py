@@ -33,6 +33,16 @@ def factors(m: int, n: int, k: int, suffix: str = "f32", ones: bool = False) -> 
     return a.to(dtype), b.to(dtype), cuda.poisoned(m, n, dtype=dtype)
 
 
+def see_barriers(see: Observer, report: Report, iterations: int) -> None:
+    """Note the barriers per iteration; `iterations` are those of all thread blocks."""
+    why = (
+        "Two are needed: one before the tiles are read, one before the next iteration writes "
+        "them. Between these two no thread writes a tile, so none needs to wait."
+    )
+    waits = report.num_barriers / iterations
+    see.at_most("the number of barriers per iteration", waits, 2, why)
+
+
 def see_product(
     see: Observer, path: Path, name: str, case: KernelCase, explain: cuda.Explain, because: str
 ) -> Report | None:
