@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
 from yaie.course.lessons.changed import changed
@@ -167,6 +168,18 @@ def check_told(module: Module, where: str, words: str, call: Callable[[], Any]) 
                 told = f"{error}\n{module.report}"
         lines = re.findall(rf"line (\d+).*?(?:{words})", told)
         assert lines and re.search(where, module.source.splitlines()[int(lines[0]) - 1]), told
+
+
+class Seen(TorchDispatchMode):
+    """Notes the names of the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 def captured(compute: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:

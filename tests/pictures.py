@@ -1,8 +1,6 @@
 """Every kind of picture: how to draw one from a small state, and words that it must then show."""
 
-import json
 import math
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
@@ -10,6 +8,7 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
+from yaie.course.core.paths import kept
 from yaie.course.lessons import asynchrony, data_nb18
 from yaie.course.lessons.data_nb16 import Asked
 from yaie.course.lessons.data_nb16 import owners as fragments
@@ -42,7 +41,6 @@ from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree
 from yaie.model.shards import heads_of
 
-DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 AWKWARD = ["naïve 你好", "$x_1$ and $", "😀🫠", "a\nb\tc", "", " ", "\x00", "x" * 400]
 
 
@@ -129,11 +127,11 @@ def many_steps(num_requests: int) -> list[viz.StepRecord]:
 
 def sampling_state(vocab: int, num_tokens: int = 20):
     logits = [4.0 - 0.3 * i for i in range(vocab)]
-    kept = [x if i < 3 else -math.inf for i, x in enumerate(logits)]
+    left = [x if i < 3 else -math.inf for i, x in enumerate(logits)]
     filters = [
         viz.Filter("model", logits),
-        viz.Filter("top-p 0.6", kept, top_p=0.6),
-        viz.Filter("min-p 0.1", kept, min_p=0.1),
+        viz.Filter("top-p 0.6", left, top_p=0.6),
+        viz.Filter("min-p 0.1", left, min_p=0.1),
     ]
     return viz.snapshot_sampling(filters, awkward_text, num_tokens)
 
@@ -450,14 +448,14 @@ PICTURES = {
     ),
     "arrivals": (lambda: viz.draw_arrivals({"even": [1.0, 2.0], "none": []}), {"even", "none"}),
     "benchmark": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "28_engine_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(kept("28_engine_cpu")),
         {
             "Throughput, prompt → output", "Under way, by requests sent per second",
             "no prefix cache", "Prefix cache: first token",
         },
     ),
     "homework": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "28_course_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(kept("28_course_cpu")),
         {"Whole requests, p99", "KV memory", "Attention", "this engine", "FlashAttention", "math"},
     ),
     "counts": (
@@ -575,6 +573,12 @@ PICTURES = {
     "roofline": (
         lambda: viz.draw_roofline([ROOF, viz.Roof("slower", 1e12, 1e12)], POINTS),
         {"a, b, c", "ridge: 100 operations per byte"},
+    ),
+    "crowded roofline": (
+        lambda: viz.draw_roofline(
+            [ROOF], [viz.Point(f"operation {i}", 1 + i / 5, (1 + i % 3) * 1e11) for i in range(12)]
+        ),
+        {f"operation {i}" for i in range(12)},
     ),
     "no points": (lambda: viz.draw_roofline([ROOF]), {"ridge: 100 operations per byte"}),
     "memories": (
@@ -700,7 +704,7 @@ PICTURES = {
     ),
     "bench": (
         lambda: viz.draw_bench(
-            json.loads((DATA / "bench_kernels_h200.json").read_text()), ["paged_attention"]
+            kept("bench_kernels_h200"), ["paged_attention"]
         ),
         {
             "the ceiling", "triton",

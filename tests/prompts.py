@@ -4,6 +4,8 @@
 Carroll's "Alice's Adventures in Wonderland" (1865), which is in the public domain.
 """
 
+from yaie.model.tokenizer import Tokenizer
+
 ALICE = """\
 Alice was beginning to get very tired of sitting by her sister on the bank, and of having nothing \
 to do: once or twice she had peeped into the book her sister was reading, but it had no pictures \
@@ -146,3 +148,13 @@ PROMPTS: dict[str, str | list[dict[str, str]]] = {
     "whitespace": "  \n\n\t  first\n\n\n    second\t\tthird   \n",
     "one newline": "\n",
 }
+
+
+def encoded(tokenizer: Tokenizer) -> dict[str, list[int]]:
+    """The tokens of each prompt."""
+    return {
+        name: tokenizer.encode(prompt)
+        if isinstance(prompt, str)
+        else tokenizer.apply_chat_template(prompt)
+        for name, prompt in PROMPTS.items()
+    }

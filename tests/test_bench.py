@@ -31,6 +31,7 @@ from yaie.bench.protocol import (
     why_wrong,
 )
 from yaie.cli import app
+from yaie.course.core.paths import kept
 from yaie.course.lessons import ladders
 from yaie.course.lessons.ops.cases import bench_cases, block_copies
 from yaie.course.lessons.ops.cuda import attention_hopper, attention_paged
@@ -476,8 +477,7 @@ def test_table_and_summary():
 
 def test_kept_results_are_still_read():
     """Those that were kept before rows were compared have no error of a row."""
-    kept = Path(__file__).parents[1] / "notebooks" / "data" / "bench_kernels_h200.json"
-    results = json.loads(kept.read_text())["results"]
+    results = kept("bench_kernels_h200")["results"]
     assert all(row["error"] <= TOLERANCE[torch.bfloat16] for row in results if row["ms"])
     assert len(kernels.table(results)) > len(results)
     assert kernels.summary(results)

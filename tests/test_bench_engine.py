@@ -50,7 +50,7 @@ from yaie.bench.workloads import (
     shared_system_chats,
 )
 from yaie.cli import app
-from yaie.course.core.paths import DATA
+from yaie.course.core.paths import kept
 from yaie.course.viz import benchmark, draw_benchmark
 from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
@@ -500,7 +500,7 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(folder, llm, oracle):
 
 
 def test_a_benchmark_that_was_stopped_after_one_rate_is_drawn():
-    record = json.loads((DATA / "28_engine_cpu.json").read_text())
+    record = kept("28_engine_cpu")
     titles = [
         [chart.title for chart in benchmark._arrivals(record["results"]["arrivals"][:rates])]
         for rates in (1, 2)

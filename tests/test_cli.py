@@ -58,7 +58,7 @@ def test_help_and_version(invoke):
     [
         (
             "import yaie.cli as c; c.app(['--help'], standalone_mode=False)",
-            "torch numpy yaie.engine.llm",
+            "torch numpy matplotlib huggingface_hub IPython yaie.engine.llm",
         ),
         ("from yaie import LLM", "triton fastapi uvicorn matplotlib yaie.emulator.rewrite"),
         ("import yaie.chat; from yaie import LLM, SamplingParams", "fastapi yaie.bench"),

@@ -3,7 +3,6 @@
 import json
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,12 @@ from yaie.bench.load import knee, requests_that_fit
 from yaie.bench.oracle import TOLERANCE
 from yaie.bench.protocol import TOLERANCE as TOLERANCES
 from yaie.course.author.gpu.offline import workload
+from yaie.course.core.paths import DATA, kept
 from yaie.course.lessons.own_record import NOTHING, has, in_both, own_record
 from yaie.course.lessons.simulate import Arrival, Simulation
 from yaie.engine.scheduler import Scheduler
 from yaie.model.weights import parse_dtype
 
-DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 FILES = sorted(p for p in DATA.glob("28_*.json") if '"subject"' in p.read_text())
 
 
@@ -67,13 +66,11 @@ def test_the_knee_lies_among_what_was_measured(record):
 
 # What the notebook's text says and no cell of it prints.
 CPU, H200, LARGE = (
-    json.loads((DATA / f"28_engine_{name}.json").read_text())["results"]
-    for name in ("cpu", "h200", "h200_llama8b")
+    kept(f"28_engine_{name}")["results"] for name in ("cpu", "h200", "h200_llama8b")
 )
 
 CELLS, CELLS_CPU, CELLS_LARGE = (
-    json.loads((DATA / f"28_course_{name}.json").read_text())["results"]
-    for name in ("h200", "cpu", "h200_llama8b")
+    kept(f"28_course_{name}")["results"] for name in ("h200", "cpu", "h200_llama8b")
 )
 
 
@@ -120,9 +117,7 @@ def test_the_text_on_memory():
     assert [round(1e3 * row["itl_p99"], 1) for row in (fits, dip)] == [3.3, 3.7]
 
 
-SERVED, INDEPENDENT = (
-    json.loads((DATA / f"28_{name}.json").read_text()) for name in ("served_h200", "arrivals_h100")
-)
+SERVED, INDEPENDENT = (kept(f"28_{name}") for name in ("served_h200", "arrivals_h100"))
 
 
 def test_the_text_on_the_server():
@@ -153,14 +148,14 @@ def test_the_text_on_the_server():
     assert [round(wait) for wait in waits] == [2, 3]
     runs = [run for row in (one, eight, some, many, *spread) for run in row["server"]]
     assert round(100 * max(1 - run["pieces"] / run["tokens"] for run in runs)) == 2
-    (cpu,) = json.loads((DATA / "28_served_cpu.json").read_text())["rows"]
+    (cpu,) = kept("28_served_cpu")["rows"]
     assert cpu["clients"] == 8 and round(cpu["tokens_per_second ratio"], 2) == 0.97
     assert round(1e3 * cpu["engine itl_p50"]) == 44
     assert all(one["same answers"] == cpu["requests"] for one in cpu["server"])
 
 
 def test_the_text_on_the_other_engine():
-    beside = json.loads((DATA / "28_offline_h200.json").read_text())
+    beside = kept("28_offline_h200")
     assert [run["engine"] for run in beside["runs"]] == ["yaie", "mini-sglang", "yaie"]
     assert [beside["requests"], *beside["tokens"]] == [256, 100, 1024]
     ours, theirs, again = (statistics.median(run["rates"]) for run in beside["runs"])
@@ -172,9 +167,7 @@ def test_the_text_on_the_other_engine():
 
 
 def test_the_text_on_the_record_with_the_longest_first():
-    beside, arrived = (
-        json.loads((DATA / f"28_{name}_h200.json").read_text()) for name in ("longest", "offline")
-    )
+    beside, arrived = (kept(f"28_{name}_h200") for name in ("longest", "offline"))
     assert [(run["engine"], run["policy"], run["batched"]) for run in beside["runs"]] == [
         ("yaie", "longest", 384), ("mini-sglang", "fcfs", 16_384), ("yaie", "longest", 384)
     ]  # fmt: skip
@@ -197,8 +190,8 @@ def test_the_text_on_the_schedules():
     prompts, answers = workload(0)
     lengths = enumerate(zip(map(len, prompts), answers, strict=True))
     arrivals = {i: Arrival(0, *both) for i, both in lengths}
-    copies = 1e9 * json.loads((DATA / "19_paged_h200.json").read_text())["copy_gb_s"]
-    products = json.loads((DATA / "16_matmul_h200.json").read_text())["products"]["bfloat16"]
+    copies = 1e9 * kept("19_paged_h200")["copy_gb_s"]
+    products = kept("16_matmul_h200")["products"]["bfloat16"]
     multiplies = 1e12 * products["cuBLAS"]["tflop_s"]
     layers = 32 * 4096 * (6144 + 4096 + 28672 + 14336)
     last = answers.index(max(answers))  # the request with the longest answer
@@ -273,7 +266,7 @@ def test_the_text_on_first_tokens():
 
 
 def test_the_text_on_transformers():
-    served = json.loads((DATA / "28_serve_cpu.json").read_text())["results"]["transformers"]
+    served = kept("28_serve_cpu")["results"]["transformers"]
     assert [round(s, 2) for s in served[0]["seconds"][0]] == [3.65, 3.35, 3.4]
     assert [round(s, 2) for s in served[0]["seconds"][1]] == [4.84, 4.84, 5.03]
     row = row_of(LARGE["matrix"], batch=64, prompt=128, output=64)
@@ -323,7 +316,7 @@ def test_the_text_on_whole_requests():
 
 
 def test_the_text_on_launches():
-    steps = json.loads((DATA / "27_engine_h200.json").read_text())["steps"]
+    steps = kept("27_engine_h200")["steps"]
     for step in steps:
         assert step["graph ms"] == pytest.approx(step["gpu ms"], rel=0.05)
         step["launches"] = sum(count for _, count, _ in step["kernels"])

@@ -2,9 +2,7 @@
 are of their data."""
 
 import inspect
-import json
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -12,25 +10,22 @@ import pytest
 from yaie.bench.drawn import LLAMA_8B
 from yaie.course.author.notebooks import find
 from yaie.course.core import manifest, render
+from yaie.course.core.paths import ROOT, kept
 from yaie.course.lessons import data_nb23, timeline
 from yaie.course.lessons.data_nb18 import rescales
 from yaie.course.lessons.speculative import prompt_lookup
 from yaie.course.viz.tensor_core import pipeline
 from yaie.engine.libraries import GAIN
 
-DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 BLOCKS, FLASH, NAIVE, PAGED, SPARSE, BUILT, PROFILED = (
-    json.loads((DATA / f"{name}_h200.json").read_text())
+    kept(f"{name}_h200")
     for name in (
         *("11_blocks", "18_flash", "18_naive", "19_paged", "19_selected"),
         *("22_tools", "23_tools"),
     )
 )
 HOPPER = {
-    name: problem["rows"]
-    for name, problem in json.loads((DATA / "18_flash_hopper_h100.json").read_text())[
-        "problems"
-    ].items()
+    name: problem["rows"] for name, problem in kept("18_flash_hopper_h100")["problems"].items()
 }
 HOPPER_128 = [rows for name, rows in HOPPER.items() if "d128" in name]
 FA2, CUDNN, FA3 = "SDPA, FlashAttention-2", "SDPA, cuDNN", "FlashAttention-3"
@@ -59,7 +54,7 @@ def of_11() -> list[tuple]:
 
 
 def of_16() -> list[tuple]:
-    record = json.loads((DATA / "16_hopper_h100.json").read_text())
+    record = kept("16_hopper_h100")
     assert not record["faults"] and record["machine"]["multiprocessors"] == 132
     speed = column(record["products"]["4096 × 4096 × 4096"], "tflop_s")
     few = [
@@ -121,7 +116,7 @@ def of_19() -> list[tuple]:
     flashinfer = {
         name: column(p, "of_flashinfer").get("mma") for name, p in PAGED["decode"].items()
     }
-    prefixes = json.loads((DATA / "19_prefixes_h100.json").read_text())
+    prefixes = kept("19_prefixes_h100")
     shared, few = (
         column(prefixes["prefixes"][name], "graph_ms")
         for name in ("B64 shared 8192 own 256", "B8 shared 256 own 256")
@@ -131,11 +126,11 @@ def of_19() -> list[tuple]:
     assert few["cascade"] > few["paged_attention"] > 0.98 * few["shared_prefix_attention"]
     selected = {name: column(p, "graph_ms") for name, p in SPARSE["selected"].items()}
     whole = {name: column(p, "graph_ms")["mma"] for name, p in SPARSE["full"].items()}
-    kept = [whole[name] / rows["slots, then mma"] for name, rows in selected.items()]
+    times = [whole[name] / rows["slots, then mma"] for name, rows in selected.items()]
     tables = [
         1e3 * (rows["slots, then mma"] - rows["mma, slots kept"]) for rows in selected.values()
     ]
-    record = json.loads((DATA / "19_fp8_h100.json").read_text())
+    record = kept("19_fp8_h100")
     eight = [column(p, "graph_ms") for p in record["decode"].values()]
     all_warps, best, theirs = (
         [row[slow] / row[fast] for row in eight]
@@ -146,10 +141,10 @@ def of_19() -> list[tuple]:
         )
     )
     assert not record["faults"] and min(best) > 1.6 and 1.15 < min(theirs) < max(theirs) < 1.25
-    quality = json.loads((DATA / "19_fp8_quality_cpu.json").read_text())["caches"]
+    quality = kept("19_fp8_quality_cpu")["caches"]
     assert quality["float32, scales folded"]["kl_mean"] == 0
     assert 4 < selected["B16 ctx8192"]["selected"] / whole["B16 ctx8192"] < 4.5  # "four times"
-    assert 8.5 < kept[2] < 9.5
+    assert 8.5 < times[2] < 9.5
     return [
         ("{:.1f} times", LADDER["one_block"] / LADDER["grouped"]),
         ("{:.1f} times", LADDER["grouped"] / LADDER["split"]),
@@ -160,8 +155,8 @@ def of_19() -> list[tuple]:
         ("{:.1f}", flashinfer["B32 skewed"]),
         ("{:.1f} times", shared["paged_attention"] / shared["cascade"]),
         ("{:.0f} µs or {:,.0f} GB/s", 1e3 * shared["paged_attention"], round(loaded, -2)),
-        ("{:.1f} times", kept[0]),
-        ("{:.0f} times", int(kept[3])),
+        ("{:.1f} times", times[0]),
+        ("{:.0f} times", int(times[3])),
         ("{:.0f} µs", 1e3 * selected["B1 ctx131072"]["mma, slots kept"]),
         ("{:.0f} to {:.0f} µs", min(tables), max(tables)),
         ("{:.1f} to {:.1f} times as fast as bfloat16", min(best), max(best)),
@@ -179,7 +174,7 @@ def recorded() -> list[timeline.Kernel]:
 
 def of_05() -> list[tuple]:
     """What 05 and 21 say of a sort, FlashInfer and one read."""
-    record = json.loads((DATA / "21_sampling_h200.json").read_text())
+    record = kept("21_sampling_h200")
     us = {
         row["who"]: 1e3 * row["ms"]
         for row in record["results"]
@@ -197,7 +192,7 @@ def of_05() -> list[tuple]:
 
 
 def of_15() -> list[tuple]:
-    record = json.loads((DATA / "15_fast_math_h200.json").read_text())
+    record = kept("15_fast_math_h200")
     rows = {(row["kernel"], row["rows"], row["dtype"]): row for row in record["kernels"]}
     less = {
         dtype: 100 - 100 * rows["softmax", 512, dtype]["ratio"]["--use_fast_math"]
@@ -216,7 +211,7 @@ def of_15() -> list[tuple]:
 
 
 def of_21() -> list[tuple]:
-    record = json.loads((DATA / "21_reads_h100.json").read_text())
+    record = kept("21_reads_h100")
     one = record["bytes"] / record["read_gb_s"] / 1e3
     three, two = record["us"].values()
     assert all(two[what] < three[what] and two[what] < 3 * one for what in two)
@@ -238,7 +233,7 @@ def of_22() -> list[tuple]:
     one = BUILT["graph"]["batches"]["1"]
     assert 2.5 < one["eager"]["busy_us"] / one["eager"]["kernels"] < 3.5  # "take 3 µs each"
     slower = timeline.faster(recorded(), 1) / 1000
-    host = json.loads((DATA / "22_host_h100.json").read_text())["us"]
+    host = kept("22_host_h100")["us"]
     empty, fast = host["torch.empty"], host["_empty_strided_cuda"]
     assert 1.7 < (empty - fast) / fast < 2.3  # "twice as long as it allocates"
     return [
@@ -277,7 +272,7 @@ def of_23() -> list[tuple]:
 
 
 def of_25() -> list[tuple]:
-    record = json.loads((DATA / "16_hopper_h100.json").read_text())
+    record = kept("16_hopper_h100")
     square, large = (
         column(record["products"][f"{n} × {n} × {n}"], "of_library") for n in (4096, 8192)
     )
@@ -288,7 +283,7 @@ def of_25() -> list[tuple]:
     fast = ("persistent", "store", "Triton", "cuBLAS")
     assert not record["faults"] and all(speeds[1][who] < speeds[0][who] for who in fast)
     assert record["machine"]["multiprocessors"] == 132
-    source = (DATA.parents[1] / "csrc/matmul/hopper/shares.cu").read_text()
+    source = (ROOT / "csrc/matmul/hopper/shares.cu").read_text()
     adding = int(re.search(r"ADDING = (\d+);", source)[1]) + 128 * 256 // 2  # clocks
     causes = [
         (f"`{rung}` | {{:.2f}}", square[rung])
@@ -326,7 +321,7 @@ def of_26() -> list[tuple]:
     assert all(rows[FA3]["of_cudnn"] > 1.05 for rows in HOPPER.values())
     small = [rows["pingpong"]["of_cudnn"] for name, rows in HOPPER.items() if "d64" in name]
     most = 0.0  # that turns gain
-    for name, timed in json.loads((DATA / "26_rounds_h100.json").read_text())["problems"].items():
+    for name, timed in kept("26_rounds_h100")["problems"].items():
         ms = {who: sorted(times)[len(times) // 2] for who, times in timed.items()}
         assert len(timed["cuDNN"]) == (10 if "S16384" in name else 20)
         keys = "128 keys" if "d64" in name else "160 keys"
@@ -335,9 +330,9 @@ def of_26() -> list[tuple]:
         assert (ms[skipped] < ms[keys]) == ("d64" in name)  # "Two gain nothing by it"
         assert ms[keys] <= ms.get("176 keys", ms[keys])
     rounds = ("{:,.0f} tiles of 128 queries: {:.0f} rounds", 4096, 4096 // 132)
-    products = json.loads((DATA / "16_hopper_h100.json").read_text())["products"].values()
+    products = kept("16_hopper_h100")["products"].values()
     fastest = max(max(column(product, "tflop_s").values()) for product in products)
-    copied = json.loads((DATA / "18_flash_hopper_h100.json").read_text())["copy_gb_s"]
+    copied = kept("18_flash_hopper_h100")["copy_gb_s"]
     balance = 1e3 * fastest / copied  # operations per byte
     return [
         ("{:.2f} of cuDNN with four full", ours[0]), ("{:.2f} with a causal mask", ours[1]),
@@ -354,7 +349,7 @@ def of_26() -> list[tuple]:
 
 def limits() -> list[tuple]:
     """What the counters of 26 say."""
-    record = json.loads((DATA / "26_counters_h100.json").read_text())
+    record = kept("26_counters_h100")
     (full, masked), ms = record["problems"].values(), record["ms"].values()
     ours, theirs, pairs = full["pingpong"], full[FA3], full["pingpong, clusters of two"]
     without = [timed["pingpong, no loads after the first"] for timed in ms]
@@ -378,7 +373,7 @@ def limits() -> list[tuple]:
 
 def late() -> list[tuple]:
     """What late loads cost, in 26."""
-    problems = json.loads((DATA / "26_loads_h100.json").read_text())["problems"].values()
+    problems = kept("26_loads_h100")["problems"].values()
     little, early = "little per tile", "and values given back early"
     without = [timed[little] / timed[f"{little}, no loads after the first"] for timed in problems]
     gains = [timed[little] / timed[early] for timed in problems]
@@ -393,7 +388,7 @@ def late() -> list[tuple]:
 
 def boxes() -> list[tuple]:
     """What the boxes of TMA cost, in 26."""
-    record = json.loads((DATA / "26_boxes_h100.json").read_text())
+    record = kept("26_boxes_h100")
     ways, apart, times = ("per block and part", "per block", "per tile if possible"), [], {}
     for problem in record["problems"]:
         contiguous, *rows = problem["rows"]
@@ -419,7 +414,7 @@ def boxes() -> list[tuple]:
 
 
 def first_token() -> list[tuple]:
-    record = json.loads((DATA / "26_first_token_h100.json").read_text())
+    record = kept("26_first_token_h100")
     ms = {name: way["ms"] for name, way in record["ways"].items()}
     products, attention = record["products ms"], record["attention ms"]
     assert attention == record["libraries"][FA3]
@@ -434,7 +429,7 @@ def first_token() -> list[tuple]:
 
 
 def of_12() -> list[tuple]:
-    record = json.loads((DATA / "12_groups_h100.json").read_text())
+    record = kept("12_groups_h100")
     small, large = (record["groups"][f"{n} × {n} × {n}"] for n in (4096, 8192))
     less, far_less, least = (
         100 - 100 * times[f"groups of {most}"]["ms"] / times["groups of 1"]["ms"]
@@ -449,14 +444,14 @@ def of_12() -> list[tuple]:
 
 
 def of_docs() -> list[tuple]:
-    record = json.loads((DATA / "16_hopper_h100.json").read_text())
+    record = kept("16_hopper_h100")
     square = column(record["products"]["4096 × 4096 × 4096"], "of_library")
     rows = HOPPER["B4 H32 S4096 d128 causal"]["pingpong"]
-    two = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())["steps"]
+    two = kept("29_tensor_parallel_h200")["steps"]
     decode = [row["times as fast as one GPU"] for row in two
               if row["way"] == "peers" and row["step"].startswith("decode")]  # fmt: skip
-    eight = json.loads((DATA / "19_fp8_quality_cpu.json").read_text())["caches"]["e4m3"]
-    gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
+    eight = kept("19_fp8_quality_cpu")["caches"]["e4m3"]
+    gated = kept("27_gated_h200")["shapes"]["llama-8b"]["tokens"]
     times = [torch_us / own for torch_us, own in (gated[n]["alone"] for n in ("256", "16384"))]
     return [
         ("for the activation | {:.2f} and {:.2f} times", *times),
@@ -469,7 +464,7 @@ def of_docs() -> list[tuple]:
 
 
 def of_29() -> list[tuple]:
-    record = json.loads((DATA / "29_tensor_parallel_h200.json").read_text())
+    record = kept("29_tensor_parallel_h200")
     small = record["all_reduce"][0]
     two = {(row["step"], row["way"]): row["times as fast as one GPU"] for row in record["steps"]}
     assert not record["faults"] and record["correctness"]["wrong all-reduces"] == [0, 0]
@@ -484,7 +479,7 @@ def of_29() -> list[tuple]:
 
 
 def of_17() -> list[tuple]:
-    record = json.loads((DATA / "17_kv_memory_h200.json").read_text())
+    record = kept("17_kv_memory_h200")
     ours = [row for row in record["results"] if row["who"] == "cuda"]
     written, _, *more = (row["fraction"] for row in ours)
     small = ours[0]["fraction"] * 1e3 * ours[0]["ms"]  # µs at the rate of a copy
@@ -497,7 +492,7 @@ def of_17() -> list[tuple]:
 
 
 def of_20() -> list[tuple]:
-    search = json.loads((DATA / "20_search_h200.json").read_text())["search"].values()
+    search = kept("20_search_h200")["search"].values()
     steps = {(s["requests"], s["tokens"]): column(s, "graph_ms") for s in search}
     less = {step: 1 - row["cuda_linear"] / row["cuda_binary"] for step, row in steps.items()}
     assert all(less[step] < 0 for step in steps if step[0] >= 16)  # "At 16 it takes more"
@@ -506,9 +501,9 @@ def of_20() -> list[tuple]:
                for step, row in steps.items() if step[0] == 1024)  # fmt: skip
     largest = steps[1024, 524_032]
     assert largest["triton_binary"] > 5 * largest["triton"]
-    kept = json.loads((DATA / "20_metadata_calls_h200.json").read_text())["microseconds"]
-    apart = max(abs(who["cuda"]["kernel"] - who["triton"]["kernel"]) for who in kept.values())
-    large = [who for requests, who in kept.items() if int(requests) >= 16]
+    calls = kept("20_metadata_calls_h200")["microseconds"]
+    apart = max(abs(who["cuda"]["kernel"] - who["triton"]["kernel"]) for who in calls.values())
+    large = [who for requests, who in calls.items() if int(requests) >= 16]
     ours, theirs = ([who[name]["call"] for who in large] for name in ("cuda", "triton"))
     assert all(0.6 < a / b < 0.72 for a, b in zip(ours, theirs, strict=True))  # "two thirds"
     return [
@@ -520,7 +515,7 @@ def of_20() -> list[tuple]:
 
 
 def of_27() -> list[tuple]:
-    record = json.loads((DATA / "27_engine_h200.json").read_text())
+    record = kept("27_engine_h200")
     none, part, whole, _ = record["first token, earlier"]
     _, small, eager, graphs = record["first token"]
     rows = {
@@ -538,7 +533,7 @@ def of_27() -> list[tuple]:
     errors = off["root mean square from the reference in float32"].values()
     assert all(0.015 < error / off["standard deviation of the logits"] < 0.025 for error in errors)
     assert round(eager["cold ms"]) == round(graphs["cold ms"]) and none["cold ms"] > 30
-    request = json.loads((DATA / "27_one_request_h200.json").read_text())
+    request = kept("27_one_request_h200")
     one, layers = request["steps"][0], LLAMA_8B["num_hidden_layers"]
     ways = one["torch's products"], one["operator by operator"], one
     numbers = [sum(number for _, number, _ in way["kernels"]) for way in ways]
@@ -580,15 +575,15 @@ def test_the_text_names_the_figures_of_its_data(number, figures):
 
 
 def test_the_changelog_names_the_figures_of_its_data():
-    text = " ".join((DATA.parents[1] / "CHANGELOG.md").read_text().split())
-    calls = json.loads((DATA / "22_host_h100.json").read_text())["operators"]
+    text = " ".join((ROOT / "CHANGELOG.md").read_text().split())
+    calls = kept("22_host_h100")["operators"]
     names = "rms_norm", "silu_and_mul", "add_rms_norm", "paged_attention"
     cuda, triton = ([calls[x]["after"][way]["us"] for x in names] for way in ("cuda", "triton"))
-    record = json.loads((DATA / "28_served_h200.json").read_text())
+    record = kept("28_served_h200")
     rows, spread = record["rows"][2:], record["spread rows"]
     rates = [round(rows[0][f"{who} tokens_per_second"], -2) for who in ("server", "engine")]
     parts = [row["tokens_per_second ratio"] for row in (rows[0], spread[0], rows[1], spread[1])]
-    host = json.loads((DATA / "22_host_h200.json").read_text())
+    host = kept("22_host_h200")
 
     def of_host(when: str, operator: str, value: str, *ways: str) -> list[float]:
         runs = [run["results"] for run in host[when] if run["backend"] in ways]
@@ -600,10 +595,10 @@ def test_the_changelog_names_the_figures_of_its_data():
 
     attention = [f"paged_attention, {keys} keys" for keys in ("128", "2,048")]
     waits = [us for name in attention for us in of_host("now", name, "us", "cuda", "triton")]
-    gated = json.loads((DATA / "27_gated_h200.json").read_text())["shapes"]["llama-8b"]["tokens"]
+    gated = kept("27_gated_h200")["shapes"]["llama-8b"]["tokens"]
     few, many = (gated[n]["layer"] for n in ("256", "16384"))
-    longest = json.loads((DATA / "28_longest_h200.json").read_text())["ratios"]["llama-8b"]
-    products = json.loads((DATA / "27_libraries_h200.json").read_text())["models"]["llama-8b"]
+    longest = kept("28_longest_h200")["ratios"]["llama-8b"]
+    products = kept("27_libraries_h200")["models"]["llama-8b"]
     both = {n: [p["tokens"][n] for p in products.values()] for n in ("64", "384")}
     faster = {n: sum(b if b < (1 - GAIN) * a else a for a, b in of) for n, of in both.items()}
     taken = [t for n, of in both.items() for t in (faster[n], sum(a for a, _ in of))]
@@ -633,7 +628,7 @@ def test_the_changelog_names_the_figures_of_its_data():
 
 
 def test_the_docs_name_the_figures_of_their_data():
-    pages = (DATA.parents[1] / "docs").glob("*.md")
+    pages = (ROOT / "docs").glob("*.md")
     text = " ".join(" ".join(page.read_text() for page in pages).split())
     for template, *values in of_docs():
         assert template.format(*values) in text

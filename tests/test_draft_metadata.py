@@ -1,6 +1,5 @@
 """Metadata of draft-extend against two loops: every back end, both rungs, no hidden copy."""
 
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import torch
 from integer_kernels import LEAST, check_launches, poisoned
 from launches import (
     NEEDS_TRITON,
+    Seen,
     captured,
     each_device,
     each_way,
@@ -19,9 +19,9 @@ from launches import (
     shifted,
     skip_unless_it_runs_on,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
+from yaie.course.core.paths import kept
 from yaie.course.core.triton import HAS_TRITON
 from yaie.course.lessons.ops.cuda import metadata
 from yaie.course.lessons.ops.metadata import (
@@ -151,8 +151,7 @@ def test_constants_are_those_of_the_kernel() -> None:
 
 
 def test_the_threshold_is_the_largest_batch_at_which_counting_was_measured_no_slower() -> None:
-    kept = jit.CSRC.parent / "notebooks" / "data" / "20_search_h200.json"
-    steps = json.loads(kept.read_text())["search"].values()
+    steps = kept("20_search_h200")["search"].values()
     slower = set()
     for step in steps:
         times = {who: row["graph_ms"] for who, row in step["rows"].items()}
@@ -162,18 +161,6 @@ def test_the_threshold_is_the_largest_batch_at_which_counting_was_measured_no_sl
 
 
 # ---------------------------------------------------------------------------------- promises
-
-
-class Copies(TorchDispatchMode):
-    """Counts operators that bring a number to the host."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += function.overloadpacket is torch.ops.aten._local_scalar_dense
-        return function(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -194,9 +181,11 @@ def test_the_reference_copies_nothing_to_the_host_if_it_is_told_the_count(monkey
     for num_tokens, wanted in ((sum(lengths), 0), (None, 1)):
         outputs = [poisoned(100) for _ in "ab"]
         arguments = (ints(lengths), ints(keys), TOPK, *outputs, num_tokens)
-        with no_lists(monkeypatch), Copies() as copies:
+        with no_lists(monkeypatch), Seen() as seen:
             draft_metadata.fill_draft_extend_metadata(*arguments)
-        assert copies.count == wanted
+        assert (
+            seen.names.count("aten._local_scalar_dense.default") == wanted
+        )  # brings a number here
 
 
 @gpu_only

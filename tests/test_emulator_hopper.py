@@ -14,15 +14,16 @@ SPANS = {0: 16, 1: 32, 2: 64, 3: 128}  # bytes in which a swizzle exchanges chun
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
-def hopper(request):
+def module(request):
     return Module(SOURCE.read_text(), SOURCE, checked=request.param)
 
 
-@pytest.fixture(autouse=True, params=runtime.ORDERS)
-def order(hopper, request):
+@pytest.fixture(params=runtime.ORDERS)
+def hopper(module, request):
+    """The kernels, launched with the threads in this order; nothing may be found of them."""
     with runtime.settings(order=request.param, seed=7):
-        yield
-    assert hopper.report is None or hopper.report.clean, hopper.report
+        yield module
+    assert module.report is None or module.report.clean, module.report
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -98,15 +99,15 @@ def test_boxes(hopper, sizes, strides, box, swizzle, at):
     ],
     ids=str,
 )
-def test_maps_that_the_driver_refuses(hopper, changed):
+def test_maps_that_the_driver_refuses(module, changed):
     given = {"sizes_x": 72, "sizes_y": 10, "sizes_z": 1, "stride_y": 80, "stride_z": 1}
     given |= {"box_x": 64, "box_y": 8, "box_z": 1, "x": 0, "y": 0, "z": 0}
     given |= changed
     start = given.pop("shifted", 0)
     held, seen = random(900).half(), torch.zeros(1024, dtype=torch.uint8)
-    hopper.run_move(held, held.clone(), seen, 2, 3, 72, 10, 1, 80, 1, 64, 8, 1, 0, 0, 0)
+    module.run_move(held, held.clone(), seen, 2, 3, 72, 10, 1, 80, 1, 64, 8, 1, 0, 0, 0)
     with pytest.raises(KernelError, match="cudaErrorInvalidValue"):
-        hopper.run_move(held[start:], held.clone(), seen, 2, 3, *given.values())
+        module.run_move(held[start:], held.clone(), seen, 2, 3, *given.values())
 
 
 # ----------------------------------------------------------------------------------------- wgmma
@@ -252,7 +253,7 @@ def test_named_barriers_and_registers(hopper):
     assert torch.equal(out, torch.arange(3)[:, None] * 1000 + torch.arange(127, -1, -1))
 
 
-def test_the_architecture_is_hoppers(hopper):
+def test_the_architecture_is_hoppers(module):
     out = torch.zeros(1, dtype=torch.int32)
-    hopper.run_architecture(out)
+    module.run_architecture(out)
     assert out.item() == 900

@@ -14,15 +14,16 @@ INT, WIDE = torch.int32, (1 << 32) - 1
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
-def ptx(request):
+def module(request):
     return Module(with_launchers(SOURCE.read_text()), SOURCE, checked=request.param)
 
 
-@pytest.fixture(autouse=True, params=["forward", "random"])
-def order(ptx, request):
+@pytest.fixture(params=["forward", "random"])
+def ptx(module, request):
+    """The kernels, launched with the threads in this order; nothing may be found of them."""
     with runtime.settings(order=request.param, seed=5):
-        yield
-    assert ptx.report is None or ptx.report.clean, ptx.report
+        yield module
+    assert module.report is None or module.report.clean, module.report
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -166,7 +167,7 @@ def test_products_of_other_shapes(ptx):
         ('asm(NAME : "=r"(x));', "whose text is not a string is not emulated"),
     ],
 )
-def test_what_is_not_emulated_is_named(ptx, statement, told):
+def test_what_is_not_emulated_is_named(statement, told):
     text = f'__global__ void f(int x) {{\n\n{statement} }}\nextern "C" cudaError_t run(int n, '
     text += "cudaStream_t s) { f<<<1, 1, 0, s>>>(n); return cudaGetLastError(); }\n"
     with pytest.raises(CompileError) as error:

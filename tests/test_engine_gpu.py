@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 from engines import check_whole, run
-from prompts import PROMPTS
+from prompts import encoded
 
 from yaie import LLM
 from yaie.engine.config import EngineConfig
@@ -31,12 +31,7 @@ def tokenizer(real_model):
 
 @pytest.fixture(scope="module")
 def prompts(tokenizer):
-    return [
-        tokenizer.encode(prompt)
-        if isinstance(prompt, str)
-        else tokenizer.apply_chat_template(prompt)
-        for prompt in PROMPTS.values()
-    ]
+    return [*encoded(tokenizer).values()]
 
 
 @pytest.fixture(scope="module")

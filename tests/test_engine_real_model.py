@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 import torch
 from engines import check_whole, run
-from prompts import PROMPTS
+from prompts import encoded
 
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
@@ -73,20 +73,9 @@ def load_oracle(folder: Path):
 
 @pytest.fixture(scope="module")
 def answers(tokenizer) -> dict[str, Answer]:
-    kept = json.loads(KEPT.read_text())
-    return {name: Answer(ids, **kept[name]) for name, ids in encoded(tokenizer).items()}
-
-
-def encoded(tokenizer: Tokenizer) -> dict[str, list[int]]:
-    prompts = {
-        name: tokenizer.encode(prompt)
-        if isinstance(prompt, str)
-        else tokenizer.apply_chat_template(prompt)
-        for name, prompt in PROMPTS.items()
-    }
-    assert len(prompts) >= 24
+    kept, prompts = json.loads(KEPT.read_text()), encoded(tokenizer)
     assert max(map(len, prompts.values())) > 1000
-    return prompts
+    return {name: Answer(ids, **kept[name]) for name, ids in prompts.items()}
 
 
 def ask(oracle, prompts: dict[str, list[int]]) -> dict[str, Answer]:

@@ -3,8 +3,6 @@
 Its results are compared with float64 in tests/test_kernels.py, as a row of the table of kernels.
 """
 
-import json
-
 import pytest
 import torch
 from launches import captured, checked, gpu_only
@@ -12,7 +10,7 @@ from test_gemv import CONFIG, drawn
 from torch import nn
 
 from yaie.course.author.gpu.engine_steps import decode_batch
-from yaie.course.core.paths import DATA
+from yaie.course.core.paths import kept
 from yaie.model import linear, llama
 from yaie.model.linear import GATED, Linear
 from yaie.ops.reference.elementwise import silu_and_mul
@@ -46,7 +44,7 @@ def test_it_is_taken_where_its_tiles_keep_the_card_busy(monkeypatch, inner, take
 
 def test_where_it_is_taken_a_layer_was_faster(monkeypatch):
     monkeypatch.setattr(Linear, "_is_plain", lambda *_: True)
-    record = json.loads((DATA / "27_gated_h200.json").read_text())
+    record = kept("27_gated_h200")
     for shape in record["shapes"].values():
         layer = gate_up(shape["columns of gate"], shape["hidden"])
         layer.gated_sms = record["machine"]["multiprocessors"]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from launches import Seen
 
 from yaie.bench import host
 from yaie.build import jit
@@ -33,14 +33,6 @@ def test_a_recorded_call_is_left_out_like_a_first_one():
         again = kernels.repeat(kernel, 0, ())
     assert again.keys() == {"start", "pack", "first", "fail"}
     assert not again["start"](again["pack"](again["first"], 1, 2))
-
-
-class Seen(TorchDispatchMode):
-    """Notes which operators are called."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names = [*getattr(self, "names", []), str(function)]
-        return function(*args, **(kwargs or {}))
 
 
 def test_torch_sees_a_call_wherever_it_looks():

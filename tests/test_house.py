@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-ROOT = Path(__file__).resolve().parents[1]
+from yaie.course.core.paths import ROOT, kept
+
 PACKAGE = ROOT / "yaie"
 LONGEST_MODULE = 400
 LARGEST_FILE = 1024 * 1024
@@ -166,11 +167,6 @@ def test_import_yaie_loads_nothing_else():
     assert added == {"yaie"}
 
 
-def test_help_is_quick_because_the_command_loads_no_library():
-    heavy = {"torch", "numpy", "matplotlib", "transformers", "huggingface_hub", "IPython"}
-    assert not heavy & loaded_by("import yaie.cli")
-
-
 def test_lazy_names():
     import yaie
     from yaie.engine.llm import LLM
@@ -250,9 +246,6 @@ def test_the_readme_has_every_notebook_with_its_minutes():
 
 
 def test_the_benchmarks_say_what_was_measured():
-    def kept(name):
-        return json.loads((ROOT / "notebooks" / "data" / f"{name}.json").read_text())
-
     def ms(name, shape):
         return {r["who"]: r["ms"] for r in kept(name)["results"] if r["shape"].startswith(shape)}
 

@@ -311,15 +311,6 @@ def test_gather(lengths, dtype, backend, device):
                 assert same(found.cpu(), pool.cpu().flatten(0, 1)[slots])
 
 
-def test_what_is_written_is_gathered():
-    keys, values, key_pool, value_pool, _ = writes((9, 3, 16, 4), torch.bfloat16)
-    tables = torch.tensor([[4, 1, 3]], dtype=torch.int32)
-    slots = torch.tensor([16, 17, 18, 19, 4, 5, 6, 7, 12])
-    kv.reshape_and_cache(keys, values, key_pool, value_pool, slots, backend="cuda")
-    got = kv.gather_kv(key_pool, value_pool, tables, starts([9]), 9, backend="cuda")
-    assert same(got[0], keys) and same(got[1], values)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

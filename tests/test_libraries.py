@@ -1,12 +1,10 @@
 """Which of torch's two libraries computes a product: the choice, and what a layer does with it."""
 
-import json
-
 import pytest
 import torch
 from torch import nn
 
-from yaie.course.core.paths import DATA
+from yaie.course.core.paths import kept
 from yaie.engine import libraries
 from yaie.model.linear import Linear
 
@@ -78,7 +76,7 @@ def test_compiled_code_takes_any_number_of_tokens():
 
 
 def test_the_text_on_the_record():
-    record = json.loads((DATA / "27_libraries_h200.json").read_text())
+    record = kept("27_libraries_h200")
     assert record["machine"]["gpu"] == "NVIDIA H200"
     down = record["models"]["llama-3b"]["down"]["tokens"]
     for tokens, said in (("224", 0.76), ("184", 1.41)):

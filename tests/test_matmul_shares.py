@@ -1,7 +1,6 @@
 """The last rung for Hopper: every tile, its last round split or not."""
 
 import itertools
-import json
 import re
 import sys
 from contextlib import nullcontext
@@ -13,7 +12,7 @@ from launches import GPU, HALVES, each_dtype, on_gpu, same_in_each_order
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
-from yaie.course.core.paths import ROOT
+from yaie.course.core.paths import kept
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.emulator import settings
 from yaie.ops.cuda.launching import SUFFIXES
@@ -168,7 +167,7 @@ def test_the_chosen_way_was_about_the_fastest():
         : SOURCE.index("template <typename T, typename Shape, bool TURNED>\ncudaError_t")
     ]
     module = jit.load(source + CHOSEN, name=str(CSRC / FILE))
-    data = json.loads((ROOT / "notebooks/data/16_hopper_h100.json").read_text(encoding="utf-8"))
+    data = kept("16_hopper_h100")
     steps = [*data["products"].items(), *data["layers"].items()]
     assert len(steps) > 15
     for shape, step in steps:

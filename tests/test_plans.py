@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from launches import Seen
 
 from yaie.bench.host import python_calls
 from yaie.build.jit import KernelError, Module
@@ -330,14 +330,6 @@ def test_a_gradient_is_refused_though_there_is_a_plan(launched: list) -> None:
         with pytest.raises(NotImplementedError, match="rms_norm has no gradient here"):
             rms_norm(x, wanting, backend="cuda").sum().backward()
     assert len(launched) == 3
-
-
-class Seen(TorchDispatchMode):
-    """Notes which operators are called."""
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names = [*getattr(self, "names", []), str(function)]
-        return function(*args, **(kwargs or {}))
 
 
 def test_torch_sees_a_call_though_there_is_a_plan(launched: list) -> None:

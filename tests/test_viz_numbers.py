@@ -88,16 +88,6 @@ def test_points_of_a_roofline_stand_where_they_belong():
     assert {"memory-bound", "compute-bound", "measured", "faster"} <= set(words(figure))
 
 
-def test_labels_of_a_roofline_do_not_cover_each_other():
-    points = [viz.Point(f"operation {i}", 1.0 + i / 5, (1 + i % 3) * 1e11) for i in range(12)]
-    figure = viz.draw_roofline([ROOF], points)
-    figure.canvas.draw()
-    texts = [t for t in figure.axes[0].texts if t.get_text().startswith("operation")]
-    boxes = [text.get_window_extent() for text in texts]
-    assert len(boxes) == 12
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
 def test_memories_and_counts_are_to_scale():
     figure = viz.draw_hierarchy(LEVELS)
     pipes = [heights(figure, viz.style.series_color(i))[0] for i in range(3)]
