@@ -147,6 +147,12 @@ def test_a_command_that_there_is_not(invoke, words, told):
     assert done.exit_code == 2 and re.search(f"Error: there is no command {told}\n$", done.output)
 
 
+def test_what_a_peer_does_not_take_is_not_ignored(invoke):
+    for peer, more in ("spinning", "dtype=bfloat16"), ("llama.cpp", "quick"):
+        done = invoke("bench", "engine", f"--peer={peer}", f"--{more}")
+        assert str(done.exception) == f"{more[:5]} cannot be given beside --peer {peer}"
+
+
 def test_only_options_of_the_command_are_named():
     told = 'device="cuda" needs a GPU: pass device="cpu"; see /a/max_tokens and the only device'
     option = told.replace("device=", "--device=")

@@ -365,6 +365,10 @@ def test_committed_files_are_what_the_reference_gives(folders: Path) -> None:
 # ----------------------------------------------------------------------------------- judging
 
 
+def test_a_file_may_begin_with_a_mark_of_its_encoding() -> None:
+    assert verdict("\N{ZERO WIDTH NO-BREAK SPACE}" + SOLVED).state == "passes"
+
+
 def test_code_written_below_the_stubs_line_is_told_so() -> None:
     stub = render.stub(find("00.1"))
     got = verdict(stub + "    return len(a)\n")

@@ -584,6 +584,14 @@ def test_no_nvcc_is_told(monkeypatch, tmp_path):
         nvcc.nvcc()
 
 
+def test_an_nvcc_that_does_not_run_is_told(tmp_path):
+    compiler = tmp_path / "nvcc"
+    compiler.write_text("#!/bin/sh\necho no license >&2\nexit 3\n")
+    compiler.chmod(0o755)
+    with pytest.raises(jit.CompileError, match="nvcc --version fails: no license"):
+        nvcc.version(compiler)
+
+
 def test_nvcc_from_a_wheel_is_found_last(monkeypatch, tmp_path):
     wheel = tmp_path / "nvidia" / "cu13"
     (wheel / "bin").mkdir(parents=True)

@@ -173,6 +173,11 @@ def bench_engine(
 
         if peer not in ("llama.cpp", "spinning"):
             raise ValueError(f'peer must be "llama.cpp" or "spinning", got {peer!r}')
+        taken = {"model", "rounds", "output", "peer"}
+        taken |= {"dtype", "only"} if peer == "llama.cpp" else set()
+        for name in set(context.params) - taken:
+            if context.get_parameter_source(name).name != "DEFAULT":
+                raise ValueError(f"{name} cannot be given beside --peer {peer}")
         with measuring(output):
             if peer == "spinning":
                 spinning.run(model, rounds or 5, output)

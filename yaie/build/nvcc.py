@@ -78,8 +78,10 @@ def host_compiler() -> list[str]:
 
 @lru_cache(maxsize=4)
 def version(compiler: Path) -> str:
-    """What nvcc says of itself, in one line."""
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    """What nvcc says of itself, in one line. Raises CompileError if it says nothing."""
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+    if done.returncode or not done.stdout.strip():
+        raise CompileError(f"{compiler} --version fails: {(done.stderr or done.stdout).strip()}")
     return done.stdout.strip().splitlines()[-1]
 
 
