@@ -8,7 +8,7 @@ dropped.
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -291,20 +291,19 @@ class Engine:
     def _read_tokens(self) -> None:
         """Read the tokens of the oldest step in flight, and give them to its requests."""
         launched, logprobs = self._in_flight[0], {}
-        if alive := list(self._alive(launched)):
+        if alive := list(self._alive(launched.requests)):
             tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
             for request, vocabulary in launched.logprobs.items():
                 if request in alive and (token := tokens[request]) >= 0:
                     about = request.params.logprobs, request.output_text.length
                     logprobs[request] = token_logprobs(vocabulary[None], [token], *about)
         self._in_flight.popleft()  # what follows does not use the device, which may fail
+        before, outputs = len(self._outputs), self._outputs
         try:
-            while alive:
-                about = alive[0], tokens[alive[0]], logprobs.get(alive[0], ())
-                self._outputs.append(self._accept(*about))
-                del alive[0]
+            for request in alive:
+                outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
         except BaseException:  # an interrupt: the others would go on without their token
-            for request in (r for r in alive if self.requests.get(r.request_id) is r):
+            for request in self._alive(alive[len(outputs) - before :]):
                 request.error = "an interrupt took its token"
                 self._finish(request, "error")
             raise
@@ -318,18 +317,18 @@ class Engine:
         if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
-        if not any(self._alive(launched)):  # all were aborted
+        if not any(self._alive(launched.requests)):  # all were aborted
             return True
         return (
             self.overlap
             and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
-            and any(len(r.token_ids) < r.max_length for r in self._alive(launched))
+            and any(len(r.token_ids) < r.max_length for r in self._alive(launched.requests))
         )
 
-    def _alive(self, launched: Launched) -> Iterator[Request]:
-        """The requests of a step that have not ended since it was launched."""
-        return (r for r in launched.requests if self.requests.get(r.request_id) is r)
+    def _alive(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """Those of a step's requests that have not ended since it was launched."""
+        return (r for r in requests if self.requests.get(r.request_id) is r)
 
     # ------------------------------------------------------------------------ tokens
 

@@ -56,11 +56,12 @@ class OutputText:
         if self.stopped:
             return ""
         shown, old, self._held = self._held + piece, len(self._held), ""
-        places = [shown.find(stop, max(0, old - len(stop) + 1)) for stop in self._stop]
-        if self._num_before_stop <= 0 and (found := [at for at in places if at >= 0]):
-            self.stopped, shown = True, shown[: min(found)]
-        elif keep := max([_overlap(shown, stop) for stop in self._stop], default=0):
-            shown, self._held = shown[:-keep], shown[-keep:]
+        if self._stop:
+            places = [shown.find(stop, max(0, old - len(stop) + 1)) for stop in self._stop]
+            if self._num_before_stop <= 0 and (found := [at for at in places if at >= 0]):
+                self.stopped, shown = True, shown[: min(found)]
+            elif keep := max(_overlap(shown, stop) for stop in self._stop):
+                shown, self._held = shown[:-keep], shown[-keep:]
         if shown:
             self.pieces.append(shown)
             self._num_shown += len(shown)
