@@ -811,7 +811,8 @@ def test_an_engine_that_cannot_go_on_says_so(own, monkeypatch):
     assert answers[0].status_code == 500
     assert answers[0].json()["error"]["message"] == "the engine has stopped"
     assert http.get("/health").status_code == 503
-    assert "the engine has stopped" in post(http, 503)["error"]["message"]
+    error = post(http, 503)["error"]
+    assert "the engine has stopped" in error["message"] and error["code"] == "engine_error"
 
 
 def test_a_gpu_that_computes_no_more_is_said_by_health(own, monkeypatch):

@@ -111,8 +111,8 @@ def check_names(options: Iterable[str]) -> None:
         if name not in OPTIONS:
             close = get_close_matches(name, OPTIONS, n=1)
             has = f"it has {', '.join(sorted(OPTIONS))}"
-            told = f"did you mean {close[0]!r}?" if close else has
-            raise TypeError(f"LLM has no option {name!r}; {told}")
+            hint = f"did you mean {close[0]!r}?" if close else has
+            raise TypeError(f"LLM has no option {name!r}; {hint}")
 
 
 OPTIONS = {field.name for field in fields(EngineConfig)}

@@ -105,7 +105,7 @@ class Ranks(contextlib.AbstractContextManager):
     @property
     def is_open(self) -> bool:
         """Whether the ranks have not ended, as far as is known."""
-        return bool(self._ranks) or self.size == self._joined
+        return bool(self._ranks) or (self._joined and self.size == 1)  # which has no others
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every rank call `function(*arguments)`, and return what each returned, by rank.
@@ -275,8 +275,8 @@ def _meet_followers(size: int, device: str, timeout: float) -> list[_Process]:
     key, several = secrets.token_bytes(32), int(os.environ.get("LOCAL_WORLD_SIZE", size)) < size
     try:
         with socket.create_server(("" if several else os.environ["MASTER_ADDR"], 0)) as server:
-            told = f"{server.getsockname()[1]} {key.hex()}"
-            distributed_c10d._get_default_store().set(MEETING, told)
+            address = f"{server.getsockname()[1]} {key.hex()}"
+            distributed_c10d._get_default_store().set(MEETING, address)
             deadline = time.monotonic() + timeout
             pipes = [accept(server, key, deadline) for _ in range(1, size)]
         return sorted((_Follower(p.recv(), timeout, p) for p in pipes), key=lambda one: one.rank)

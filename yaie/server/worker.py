@@ -138,9 +138,10 @@ class Worker:
 
     def check_capacity(self, count: int) -> None:
         """Raise ApiError if `count` requests cannot be taken, now or ever."""
-        if self._stopping or not self.is_alive:
-            why = LATE if self._stopping else f"{wire.STOPPED}: the server's log says why"
-            raise ApiError(503, why, code="shutting_down")
+        if self._stopping:
+            raise ApiError(503, LATE, code="shutting_down")
+        if not self.is_alive:
+            raise ApiError(503, f"{wire.STOPPED}: the server's log says why", code="engine_error")
         if count > self.max_requests:
             message = f"one call may ask for {self.max_requests} answers, not more"
             raise ApiError(400, message, param="n")
