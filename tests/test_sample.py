@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 import torch
-from launches import each_device, each_dtype
+from launches import captured, each_device, each_dtype, shifted
 from oracles import EXAMPLE, FILTERED, chi_square_p
 
 from yaie.build import jit
@@ -301,19 +301,6 @@ def test_a_row_does_not_depend_on_the_batch(backend: str) -> None:
         assert alone == drawn[i]
 
 
-def test_any_number_of_threads_draws_the_same() -> None:
-    module = jit.load("sampling/gumbel.cu")
-    logits, seeds, steps = normal(5, 300, torch.float32), torch.arange(5), torch.arange(5)
-    found = []
-    for blocks, threads in ((1, 32), (5, 64), (2, 1024)):
-        tokens = torch.full((5,), -9)
-        module.gumbel_sample_f32(
-            logits, torch.ones(5), seeds, steps, tokens, 5, 300, blocks, threads
-        )
-        found.append(tokens.tolist())
-    assert found[0] == found[1] == found[2]
-
-
 # ------------------------------------------------------------------------------------- extremes
 
 
@@ -379,18 +366,18 @@ def test_any_alignment(dtype: torch.dtype) -> None:
     module = jit.load("sampling/sample.cu", checked=True)
     for size in (3, 64, 101):
         logits = normal(len(SETTINGS), size, dtype)
-        memory = torch.empty(logits.numel() + 1, dtype=dtype)
-        shifted = memory[1:].view(logits.shape).copy_(logits)
-        assert torch.equal(
-            run_sample(module, shifted, SETTINGS, 0.3), run_sample(module, logits, SETTINGS, 0.3)
+        moved, there = (
+            run_sample(module, given, SETTINGS, 0.3) for given in (shifted(logits), logits)
         )
+        assert torch.equal(moved, there)
         assert module.report.clean, module.report
 
 
 @each_dtype()
 def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
+    """And by any number of threads the same."""
     module = jit.load("sampling/gumbel.cu", checked=True)
-    for size, blocks, threads in ((1, 1, 32), (33, 2, 64), (100, 3, 96)):
+    for size, blocks, threads in ((1, 1, 32), (33, 2, 64), (100, 3, 96), (300, 2, 1024)):
         logits, seeds = normal(4, size, dtype), torch.arange(4)
         tokens = torch.full((4,), -9)
         launch = getattr(module, f"gumbel_sample_{SUFFIXES[dtype]}")
@@ -519,12 +506,9 @@ def test_captured_in_a_cuda_graph() -> None:
     """Nothing waits for the GPU: a graph holds the operators, and runs them on new numbers."""
     operators = zip((sample, gumbel_sample), operator_arguments("cuda"), strict=True)
     for operator, arguments in operators:
-        operator(*arguments, backend="cuda")  # compiles
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            tokens = operator(*arguments, backend="cuda")
+        tokens, replay = captured(lambda o=operator, a=arguments: o(*a, backend="cuda"))
         arguments[0].copy_(normal(5, 60, torch.float32, seed=9))
         tokens.fill_(-9)
-        graph.replay()
+        replay()
         wanted = operator(*(t.cpu() for t in arguments), backend="reference")
         assert torch.equal(tokens.cpu(), wanted)

@@ -353,7 +353,7 @@ def test_a_slider_over_one_state_and_over_a_growing_schedule():
 
 
 def test_figures_are_freed():
-    strip = viz.film_strip(pool_states(), viz.draw_blocks)
+    strip = viz.film_strip(pool_states()[:2], viz.draw_blocks)
     strip._repr_png_()
     strip = weakref.ref(strip)
     gc.collect()
