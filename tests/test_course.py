@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -363,6 +364,14 @@ def test_committed_files_are_what_the_reference_gives(folders: Path) -> None:
 
 
 # ----------------------------------------------------------------------------------- judging
+
+
+@pytest.mark.parametrize("returned", ["None", "[1, 2]", "[[0, 0, 1]]", "[(0, 1, 2, 3)]"])
+@pytest.mark.parametrize(("id", "wanted"), [("25.4", "parts"), ("26.3", "(tile, head)")])
+def test_work_of_another_form_is_told_as_it_came(id: str, wanted: str, returned: str) -> None:
+    write(re.sub(r"raise NotImpl.*", f"return {returned}", render.stub(find(id))), id)
+    said = judge(find(id)).message
+    assert f"returned {returned}, expected a list of {wanted}" in said and "error" not in said
 
 
 def test_a_file_may_begin_with_a_mark_of_its_encoding() -> None:

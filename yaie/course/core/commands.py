@@ -139,10 +139,8 @@ def status(
         typer.echo(json.dumps({**summary, "exercises": rows}, indent=2, ensure_ascii=False))
         return
     console = Console()
-    if chosen is None:
-        console.print(_by_notebook(judged))
-    else:
-        console.print(_table([pair for pair in judged if pair[0] in chosen]))
+    shown = [pair for pair in judged if chosen is None or pair[0] in chosen]
+    console.print(_table(shown, each=chosen is not None))
     console.print(f"{_bar(passed, len(judged), 30)} {passed} of {len(judged)} exercises pass")
     _say_folder()
     if following is None:
@@ -201,40 +199,28 @@ def _save_picture(exercise: Exercise, verdict: Verdict, path: Path) -> None:
     typer.echo(f"{caption} It is saved as {path}")
 
 
-def _by_notebook(judged: list[tuple[Exercise, Verdict]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("notebook", "", "passed", "begun"):
-        table.add_column(heading, no_wrap=heading != "begun")
-    for notebook, group in groupby(judged, key=lambda pair: pair[0].notebook):
-        rows = list(group)
-        done = sum(verdict.state == "passes" for _, verdict in rows)
-        begun = [e.id for e, verdict in rows if verdict.state not in ("passes", "not started")]
-        counts = f"{done} of {len(rows)}"
-        table.add_row(notebook, _bar(done, len(rows), len(rows)), counts, " ".join(begun))
-    return table
-
-
-def _table(judged: list[tuple[Exercise, Verdict]]) -> Table:
+def _table(judged: list[tuple[Exercise, Verdict]], each: bool) -> Table:
+    """How far each notebook is, or each exercise of it."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("notebook", "", "exercise", "state", "hints"):
-        table.add_column(heading, no_wrap=heading != "exercise")
+    last = ("exercise", "state", "hints") if each else ("passed", "begun")
+    for heading in ("notebook", "", *last):
+        table.add_column(heading, no_wrap=heading not in ("exercise", "begun"))
     for notebook, group in groupby(judged, key=lambda pair: pair[0].notebook):
         rows = list(group)
         done = sum(verdict.state == "passes" for _, verdict in rows)
-        for index, (exercise, verdict) in enumerate(rows):
-            color = COLORS[verdict.state]
-            table.add_row(
-                "" if index else notebook,
-                "" if index else _bar(done, len(rows), len(rows)),
-                escape(f"{exercise.id} {exercise.title}"),
-                f"[{color}]{verdict.state}[/{color}]",
-                str(progress.hints_taken(exercise) or ""),
-            )
+        begun = [e.id for e, verdict in rows if verdict.state not in ("passes", "not started")]
+        start = notebook, _bar(done, len(rows), len(rows))
+        if not each:
+            table.add_row(*start, f"{done} of {len(rows)}", " ".join(begun))
+            continue
+        for exercise, verdict in rows:
+            color, title = COLORS[verdict.state], escape(f"{exercise.id} {exercise.title}")
+            hints = str(progress.hints_taken(exercise) or "")
+            table.add_row(*start, title, f"[{color}]{verdict.state}[/{color}]", hints)
+            start = "", ""
     return table
 
 

@@ -252,6 +252,15 @@ class Observer:
             self.stop()
         return got
 
+    def tuples(self, what: str, got: Any, length: int, words: str) -> list[tuple[Any, ...]]:
+        """What a call returned, if it is a list of tuples of this length; else the case ends."""
+        right = isinstance(got, list) and all(
+            isinstance(x, tuple) and len(x) == length for x in got
+        )
+        if not right:
+            self.require(what, False, f"returned {short(got)}, expected {words}")
+        return got
+
     def unchanged(self, names: Iterable[str], after: Iterable[Any], before: Iterable[Any]) -> None:
         """Note whether a call left its arguments, named in order, as they were."""
         for name, x, kept in zip(names, after, before, strict=True):
