@@ -7,6 +7,7 @@ Slots that no token was written to hold the code of NaN, and tables name no bloc
 import pytest
 import torch
 from attention_cases import Shape, batch, close, paged_oracle, with_prefix
+from engines import run
 from launches import (
     FLOATS,
     HALVES,
@@ -22,7 +23,9 @@ from tiny import QWEN2, make_batch, make_pools, make_tiny_model
 from yaie import LLM, SamplingParams
 from yaie.course.lessons.ops.shared_prefix import shared_prefix_attention
 from yaie.engine.config import EngineConfig
+from yaie.engine.engine import Engine
 from yaie.model.kv_scales import fold_scales
+from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.ops import registry
 from yaie.ops.attention import paged_attention_forward
@@ -349,6 +352,17 @@ def test_two_ranks(tiny, wanted):
         assert tokens_of(llm) == wanted[0]
     finally:
         llm.close()
+
+
+def test_the_next_engine_of_a_model_may_have_another_cache(tiny):
+    model, tokenizer, said = load_model(tiny), Tokenizer(tiny), []
+    for kind, dtype in (("auto", torch.float32), ("fp8", FP8), ("auto", torch.float32)):
+        engine = Engine(model, tokenizer, EngineConfig(num_blocks=64, kv_cache_dtype=kind))
+        assert {pool.dtype for pool in (*engine.kv.key_pools, *engine.kv.value_pools)} == {dtype}
+        ids = [engine.add_request(prompt, GREEDY) for prompt in REQUESTS]
+        outputs = run(engine)
+        said.append([outputs[name].token_ids for name in ids])
+    assert said[0] == said[2]
 
 
 def test_it_holds_as_many_tokens_again(tiny):

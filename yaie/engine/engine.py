@@ -29,6 +29,7 @@ from yaie.model.kv_scales import fold_scales
 from yaie.model.llama import Llama
 from yaie.model.parallel import own_shard, smallest
 from yaie.model.tokenizer import Tokenizer
+from yaie.ops.checks import FP8
 from yaie.ops.registry import in_words
 
 
@@ -66,6 +67,8 @@ class Engine:
                 )
             with current(model.embed.device):
                 fold_scales(model)
+        elif model.cache_dtype == FP8:  # for an earlier engine; the scales cost nothing
+            model.cache_dtype = model.dtype
         if config.num_blocks is None:
             num_blocks = smallest(count_blocks(model, config), own_shard(), model.embed.device)
             config = replace(config, num_blocks=num_blocks)
