@@ -24,6 +24,9 @@ def cases() -> Iterator[Case]:
     yield rows_of("4 rows of 6 scores, all of them below 0", 4, lambda: randn(4, 6) - 5.0)
     yield rows_of("5 rows of 7 scores", 2, lambda: randn(5, 7, seed=1))
     yield rows_of("3 rows of 13 scores up to 1,000", 3, lambda: randn(3, 13, seed=2) * 300.0)
+    for columns in (4, 5):  # of 4, no lane is masked
+        name = f"3 rows of {columns} scores around -1e31"
+        yield rows_of(name, 3, lambda n=columns: randn(3, n, seed=7) * 1e30 - 1e31)
     yield rows_of("4 rows in which some scores are -inf, and one has no other", 4, hidden)
     for shape, programs in (((1, 1), 1), ((3, 16), 3), ((2, 17), 2), ((1, 33), 4), ((37, 781), 5)):
         name = f"{shape[0]} rows of {shape[1]} scores"

@@ -19,6 +19,7 @@ TAIL = 3  # elements of an output past the last token
 UNWRITTEN = -(2**31)
 # New tokens of each request, keys of each.
 EXAMPLES = (
+    ([3, 2, 4], [10, 4, 7]),
     ([3, 2], [10, 4]),
     ([0, 0, 3, 0, 2, 0], [7, 1, 10, 5, 4, 8]),
     ([4, 3], [2, 9]),
@@ -33,6 +34,7 @@ def cases() -> Iterator[Case]:
         for lengths, keys in EXAMPLES:
             yield case(lengths, keys, bisect)
         yield case([3, 2], [10, 4], bisect, more=2)
+        yield case([3, 2, 4], [10, 4, 7], bisect, more=2)
         yield case([3, 2], [10, 4], bisect, more=-2)
         yield case(*random_batch(33, 30), bisect)
     yield case([1] * 256, [5] * 256, bisect=False, tokens=32)
