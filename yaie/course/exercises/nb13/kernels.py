@@ -140,8 +140,9 @@ def queries_kernel(
     """One call of `find_queries`."""
     rows = tl.arange(0, ROWS)
     queries, heads = FIND(first_row + rows, kv_head, group)
-    tl.store(queries_ptr + rows, queries)
-    tl.store(heads_ptr + rows, heads)
+    # They go into addresses, as in the engine's kernel, which fractions cannot.
+    tl.store(queries_ptr + rows + 0 * queries, queries)
+    tl.store(heads_ptr + rows + 0 * heads, heads)
 
 
 @triton.jit
