@@ -327,7 +327,7 @@ def test_a_request_that_is_yet_to_be_read_keeps_its_connection():
         connection.scope = connection.cycle = None
         connection._acceptor = acceptor = Acceptor(listener, None, most=1, head_timeout=-1.0)
         acceptor._open.add(connection)
-        acceptor.note(connection, owes_head=True)
+        acceptor.note(connection, awaits_head=True)
         theirs.sendall(b"GET /")
         acceptor._look()
         assert not connection.transport.close.called

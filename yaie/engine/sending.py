@@ -17,7 +17,7 @@ from typing import Any
 
 import cloudpickle
 
-ANSWER_LIMIT = 5.0  # seconds for who connects to show that it knows the key
+ANSWER_LIMIT = 5.0  # seconds for a client to show that it knows the key
 
 
 def pack(message: Any) -> bytes:
@@ -113,7 +113,7 @@ def limit(pipe: Connection, option: int, seconds: float) -> None:
 
 
 def accept(server: socket.socket, key: bytes, deadline: float) -> Connection:
-    """Wait for a `Client` who knows the key; others are turned away."""
+    """Wait for a `Client` that knows the key; others are refused."""
     while True:
         if not wait([server], max(0.0, deadline - time.monotonic())):
             raise TimeoutError("a rank has not connected in time")

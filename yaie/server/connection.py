@@ -1,8 +1,8 @@
 """How the server takes connections and receives bytes.
 
 Clients that connect and say nothing, or send half of a request's head, cost a file each. So heads
-have a deadline, connections a limit, and where the limit is reached the connection that has owed a
-head the longest makes room for a new one: what floods the server delays no other client.
+have a deadline, connections a limit, and where the limit is reached the connection whose head has
+been awaited the longest makes room for a new one: what floods the server delays no other client.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ class Acceptor:
         self._most = most_connections() if most is None else most
         self._head_timeout = head_timeout
         self._open: set[Connection] = set()
-        # Which owe a head since when, the longest first: those never answered, and the others.
-        self._owing: tuple[dict[Connection, float], ...] = {}, {}
+        # Since when a head has been awaited, the longest first: of those never answered, of others.
+        self._awaited: tuple[dict[Connection, float], ...] = {}, {}
         self._is_paused, self._last_said = False, 0.0
         self._refused = 0  # connections since then
         listener.setblocking(False)
@@ -212,10 +212,10 @@ class Acceptor:
     async def wait_closed(self) -> None:
         """Nothing is left to wait for: uvicorn waits for the connections itself."""
 
-    def note(self, connection: Connection, owes_head: bool) -> None:
+    def note(self, connection: Connection, awaits_head: bool) -> None:
         """Note whether a connection is yet to send the head of a request."""
-        known = self._owing[connection.cycle is not None]
-        if owes_head and connection in self._open:
+        known = self._awaited[connection.cycle is not None]
+        if awaits_head and connection in self._open:
             known.setdefault(connection, time.monotonic())
         else:
             self._settle(connection)
@@ -227,8 +227,8 @@ class Acceptor:
         self._resume()
 
     def _settle(self, connection: Connection) -> None:
-        for owing in self._owing:
-            owing.pop(connection, None)
+        for awaited in self._awaited:
+            awaited.pop(connection, None)
 
     def _accept(self) -> None:
         for _ in range(MOST_AT_ONCE):
@@ -256,13 +256,13 @@ class Acceptor:
             accepted.close()
 
     def _make_room(self) -> bool:
-        """Refuse the connection that has owed a head the longest, of those never answered if there
-        are any; False if none owes one."""
-        owing = next(filter(None, self._owing), None)
-        if owing is None:
+        """Refuse the connection whose head has been awaited the longest, of those never answered if
+        there are any; False if no head is awaited."""
+        awaited = next(filter(None, self._awaited), None)
+        if awaited is None:
             return False
         self._refused += 1
-        next(iter(owing)).refuse()
+        next(iter(awaited)).refuse()
         self._tell()
         return True
 
@@ -279,8 +279,8 @@ class Acceptor:
     def _look(self) -> None:
         """Refuse what is late, and go on after a pause."""
         latest = time.monotonic() - self._head_timeout
-        for owing in self._owing:
-            late = [x for x, since in owing.items() if since <= latest and not x.has_more]
+        for awaited in self._awaited:
+            late = [x for x, since in awaited.items() if since <= latest and not x.has_more]
             for connection in late:
                 self._refused += connection.has_begun
                 connection.refuse()
@@ -290,7 +290,7 @@ class Acceptor:
 
     def _tell(self) -> None:
         if self._refused:
-            self._say(f"connections closed that owed the head of a request: {self._refused}")
+            self._say(f"connections closed before the head of a request had come: {self._refused}")
 
     def _say(self, message: str) -> None:
         """Log a line, if the last one is a second old."""
