@@ -192,7 +192,7 @@ def test_rotary_scores_depend_on_the_distance_only(a, b, shift):
     assert score(a, b) == pytest.approx(score(a + shift, b + shift), abs=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each_dtype(HALVES)
 def test_rotary_of_half_precision_is_rounded_once(dtype):
     x, positions = draw(4, 2, 64, dtype=dtype), torch.tensor([0, 9, 5000, 8191])
     cos, sin = rotary_tables(64, 8192)

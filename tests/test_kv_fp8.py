@@ -13,8 +13,8 @@ from launches import (
     HALVES,
     NEEDS_TRITON,
     NO_GPU,
+    each_device,
     each_mode,
-    on_gpu,
     skip_unless_it_runs_on,
 )
 from test_kv_kernels import awkward, nearest
@@ -34,7 +34,6 @@ from yaie.ops.kv import reshape_and_cache
 
 BACKENDS = ["reference", "cpp", "cuda", pytest.param("triton", marks=NEEDS_TRITON)]
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
-each_device = pytest.mark.parametrize("device", ["cpu", on_gpu])
 NUMBERS = torch.tensor(
     [
         (-1) ** (code >> 7) * (

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from kernel_cases import HOPPER_PRODUCTS, RTOL
-from launches import GPU, HALVES, each_dtype, on_gpu, same_in_each_order
+from launches import GPU, HALVES, each_device, each_dtype, same_in_each_order
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
@@ -24,7 +24,6 @@ WAYS = range(-1, 2 * len(matrix.TILES))
 # Tiles cut off on all sides, in 2 and more parts, of equal steps and not; after whole rounds; and
 # so few steps that nothing is split.
 SHAPES = [(130, 136, 520), (70, 264, 600), (200, 400, 328), (60, 120, 1000), (5, 16, 24)]
-each_place = pytest.mark.parametrize("device", ["cpu", on_gpu])
 
 
 def product(
@@ -58,7 +57,7 @@ def near(got, a, b):
     torch.testing.assert_close(got.double().cpu(), wanted, rtol=RTOL[a.dtype], atol=atol)
 
 
-@each_place
+@each_device
 @each_dtype(HALVES)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("way", WAYS)
@@ -72,7 +71,7 @@ def test_every_way_equals_the_oracle(way, turned, dtype, device):
             near(product(a, b, turned, workers, way), a, b)
 
 
-@each_place
+@each_device
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.skipif(not HOPPER, reason="wgmma needs sm_90a")
 def test_awkward_sizes(turned, device):

@@ -18,7 +18,6 @@ SOURCE = (jit.CSRC / FILE).read_text(encoding="utf-8")
 MOST_BYTES = int(re.search(r"MOST_BYTES = (\d+);", SOURCE)[1])
 BLOCKS, RANKS = 32, 8
 MEMORY = -(-(4 * (BLOCKS * RANKS + BLOCKS + 1)) // 16) * 16 + 2 * RANKS * MOST_BYTES
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def summed(x: torch.Tensor, times: int) -> torch.Tensor:
@@ -48,7 +47,7 @@ def drawn(ranks: int, count: int, dtype: torch.dtype = torch.float32) -> torch.T
 
 
 @each_device
-@each_dtype(DTYPES)
+@each_dtype()
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_every_rank_has_the_sum_in_the_order_of_the_ranks(ranks, dtype, device):
     """Launches of all sizes, one after the other over the same memory: flags are never cleared."""
@@ -88,7 +87,7 @@ def normed(x: torch.Tensor, memory: torch.Tensor, times: int = 1, checked: bool 
 
 
 @each_device
-@each_dtype(DTYPES)
+@each_dtype()
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
 def test_a_sum_is_normalized_with_the_bits_of_the_norm(ranks, dtype, device):
     """Rows of one warp and of several, with one chunk per thread and with two; more rows than
