@@ -27,6 +27,7 @@ def cases() -> Iterator[Case]:
     yield keys("16 keys in one tile", 0, 16, 16)
     yield keys("48 keys in three tiles", 0, 48, 48)
     yield keys("keys 16 to 47, after a state that holds 16", 16, 48, 48, state=True)
+    yield keys("64 keys in two tiles of 32", 0, 64, 64, tile=32)
     yield keys("no keys: begin is end", 16, 16, 32, state=True)
     yield keys("48 keys of the second KV head", 0, 48, 48, head=1)
     yield keys("keys 16 to 31 with a mask on the diagonal", 16, 32, 48, masked=True, state=True)
@@ -67,17 +68,19 @@ def keys(
     gap: int = 0,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    tile: int = 16,
 ) -> Case:
-    """16 queries, tiles of 16 keys, head_dim 32.
+    """16 queries, head_dim 32.
 
     Args:
+        tile: the keys of a tile.
         past: the first query sees the keys up to this one, the next one more, and so on.
         state: whether earlier keys are in the state already.
         after: tokens of another sequence after this one, all NaN but the first `gap`.
     """
     return Case(name, begin=begin, end=end, num_keys=num_keys, masked=masked, beyond=beyond,
                 past=past, head=head, state=state, after=after, gap=gap, dtype=dtype,
-                seed=seed)  # fmt: skip
+                seed=seed, tile=tile)  # fmt: skip
 
 
 def observe(attend: Any, case: Case, see: Observer) -> None:
@@ -115,7 +118,7 @@ def observe(attend: Any, case: Case, see: Observer) -> None:
     for name in "kv":
         tokens = [int(a.elements.ravel()[0]) // 32 for a in trace.of(name, "load")]
         begins = case.head * k.shape[1] + FIRST
-        first = [begins + start for start in range(case.begin, case.end, 16)]
+        first = [begins + start for start in range(case.begin, case.end, case.tile)]
         see.equal(f"the list of tokens at which tiles of {name} begin", tokens, first,
                   "Each tile from `begin` to `end` is loaded once.")  # fmt: skip
     if case.begin < case.end:
@@ -143,14 +146,15 @@ def run_loop(
     inputs = [spaced(q), k, v, spaced(last_key), *map(spaced, before)]
     arguments = dict(zip(names, inputs, strict=True))
     arguments |= dict(zip(["new maximum", "new total", "new out"], results, strict=True))
-    arguments |= {f"{name}_desc": tiles(x) for name, x in (("k", k), ("v", v))}
+    arguments |= {f"{name}_desc": tiles(x, case.tile) for name, x in (("k", k), ("v", v))}
     arguments |= {
         "kv_head": case.head, "first_key": FIRST, "begin": case.begin, "end": case.end,
         "num_keys": case.num_keys if case.beyond else 0, "scale": scale,
     }  # fmt: skip
     trace = run(
         see, attend_kernel, (1,), arguments,
-        ATTEND=attend, MASKED=case.masked, BEYOND=case.beyond, BLOCK_M=16, BLOCK_N=16, DIM=32,
+        ATTEND=attend, MASKED=case.masked, BEYOND=case.beyond, BLOCK_M=16,
+        BLOCK_N=case.tile, DIM=32,
     )  # fmt: skip
     return results, trace
 
@@ -162,8 +166,8 @@ def aligned(x: torch.Tensor) -> torch.Tensor:
     return room[skip : skip + x.numel()].view(x.shape).copy_(x)
 
 
-def tiles(x: torch.Tensor) -> Any:
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 16, 32])
+def tiles(x: torch.Tensor, tile: int) -> Any:
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, tile, 32])
 
 
 def expected(
