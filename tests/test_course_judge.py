@@ -1,6 +1,7 @@
 """What is observed, how mistakes are written as edits, and which of them is told."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -208,6 +209,24 @@ def test_an_entry_that_cannot_be_read_is_refused(tmp_path: Path, text: str, word
     path.write_text(text)
     with pytest.raises(BadMistake, match=words):
         read_mistakes(path)
+
+
+def test_torch_is_loaded_before_a_mistakes_time_begins() -> None:
+    """An alarm in the middle of this import would leave half of torch in the process."""
+    code = (
+        "import sys\n"
+        "from contextlib import nullcontext\n"
+        "from yaie.course.core import judge\n"
+        "from yaie.course.core.manifest import find\n"
+        "judge.time_limit = lambda seconds: print('torch' in sys.modules) or nullcontext()\n"
+        "versions = judge.Versions(find('00.1'), 1.0)\n"
+        "for mistake in judge.mistakes(versions.exercise)[:4]:\n"
+        "    needs = 'import torch' in versions.text(mistake)\n"
+        "    needs and print('torch' in sys.modules)\n"
+        "    needs and versions.facts(mistake, versions.cases[0], 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["False", "True"], "")
 
 
 def test_each_text_of_an_exercise_has_a_file_of_its_own(
