@@ -10,7 +10,6 @@ import argparse
 import ast
 import builtins
 import contextlib
-import datetime
 import io
 import json
 import os
@@ -194,11 +193,9 @@ def main() -> None:
     out = given.output.absolute()
     import torch
 
-    from yaie.bench.machine import describe, versions
+    from yaie.bench.machine import head
 
-    device = torch.device("cuda")
-    record = {"machine": describe(device), "versions": versions(), "cells": []}
-    record["date"] = datetime.date.today().isoformat()
+    record = head(torch.device("cuda")) | {"cells": []}
     os.chdir(NOTEBOOKS)  # where cells run, in JupyterLab too
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):

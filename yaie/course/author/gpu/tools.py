@@ -9,7 +9,6 @@ What a tool printed is kept as it was, without what Python said when a fault end
 """
 
 import argparse
-import datetime
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from runpy import run_path
 import torch
 
 from yaie.bench.files import output_path, save
-from yaie.bench.machine import describe, versions
+from yaie.bench.machine import head
 from yaie.bench.protocol import InARow
 from yaie.build import ahead, jit, nvcc
 from yaie.course.author.gpu import graphs, nvidia
@@ -273,10 +272,8 @@ def main() -> None:
         parser.error(f"notebook {given.notebook} has the sections {', '.join(sections)}, "
                      f"not {', '.join(unknown)}")  # fmt: skip
     if chosen != ["binary"]:
-        device = torch.device("cuda", 0)
-        tools = {name: version_of(name) for name in ("ncu", "compute-sanitizer")}
-        record |= {"machine": describe(device), "versions": versions() | tools,
-                   "date": datetime.date.today().isoformat()}  # fmt: skip
+        record |= head(torch.device("cuda"))
+        record["versions"] |= {name: version_of(name) for name in ("ncu", "compute-sanitizer")}
     failed = []
     for name in chosen:
         begun = time.perf_counter()
