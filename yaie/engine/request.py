@@ -130,11 +130,6 @@ class Request:
         return len(self.prompt_token_ids)
 
     @property
-    def text(self) -> str:
-        """What the generated tokens say, as far as it may be shown."""
-        return self.output_text.text if self.output_text else ""
-
-    @property
     def output_token_ids(self) -> list[int]:
         """The tokens generated so far, without those that are pending."""
         return self.token_ids[self.num_prompt_tokens : self.num_known_tokens]
@@ -229,7 +224,7 @@ class Request:
             request_id=self.request_id,
             prompt_token_ids=self.prompt_token_ids,
             token_ids=self.output_token_ids,
-            text=self.text,
+            text=self.output_text.text if self.output_text else "",
             finish_reason=self.finish_reason,
             metrics=self.metrics,
             error=self.error,
