@@ -396,7 +396,8 @@ def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):
 
 def test_another_thread_is_refused_while_a_step_is_under_way(llm):
     say(llm, MIXED)
-    uses = [lambda: llm.generate([7], GREEDY), lambda: llm.stream([7], GREEDY), llm.engine.step]
+    uses = [lambda: llm.generate([7], GREEDY), lambda: llm.stream([7], GREEDY)]
+    uses += [llm.engine.step, llm.engine.reset_prefix_cache]
     refused = []
 
     def use(function):

@@ -177,7 +177,9 @@ class Engine:
         return request.output()
 
     def reset_prefix_cache(self) -> int:
-        """Forget every cached prefix that no running request uses; return the blocks freed."""
+        """Forget every cached prefix that no running request uses; return the blocks freed. Raises
+        RuntimeError if another thread is in a step."""
+        self.check_idle()
         return self.cache.evict(self.cache.num_cached)
 
     def close(self) -> None:

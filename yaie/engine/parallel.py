@@ -69,6 +69,7 @@ class ParallelEngine(Engine):
 
     def reset_prefix_cache(self) -> int:
         """As `Engine.reset_prefix_cache`."""
+        self.check_idle()
         self.ranks.post(mirror, "reset_prefix_cache")
         return super().reset_prefix_cache()
 
