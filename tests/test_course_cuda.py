@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -41,7 +42,7 @@ def line_of(text: str) -> int:
     return 1 + SOLVED[: SOLVED.index(text)].count("\n")
 
 
-def test_a_pass_is_remembered_until_a_header_changes(monkeypatch) -> None:
+def test_a_pass_is_remembered_until_a_header_or_a_check_changes(monkeypatch, tmp_path) -> None:
     path = exercise.learner_path(FIRST)
     outer, inner = path.with_name("outer.cuh"), path.with_name("inner.cuh")
     path.write_text(f'#include "outer.cuh"\n{SOLVED}')
@@ -57,6 +58,10 @@ def test_a_pass_is_remembered_until_a_header_changes(monkeypatch) -> None:
     assert all(judge(FIRST).state == "passes" for _ in range(2)) and len(judged) == 1
     inner.write_text("#pragma once\n#define n m\n")
     assert judge(FIRST).state == "passes" and len(judged) == 2
+    copied = shutil.copytree(FIRST.place.parent, tmp_path / "nb14") / FIRST.place.name
+    for number in (3, 4):
+        assert judge(replace(FIRST, place=copied)).state == "passes" and len(judged) == number
+        (tmp_path / "oracles.py").write_text("# what all checks share\n")
 
 
 def test_a_file_with_a_fault_never_runs_on_tensors_that_take_no_memory(monkeypatch) -> None:

@@ -114,7 +114,8 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
 def _fingerprint(exercise: Exercise, path: Path, text: str) -> str:
     """Another one if the learner's file changed, or a header of it, its reference or its check."""
     folder = exercise.place.parent
-    checks = sorted([*folder.glob("*.py"), *folder.glob("*.mistakes")])
+    modules = [*folder.glob("*.py"), *folder.parent.glob("*.py")]  # its own, and what all share
+    checks = sorted([*modules, *folder.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
     texts = (source.read_text(encoding="utf-8") for source in sources)
     return content_hash(*_with_headers(path, text), *texts)
