@@ -245,8 +245,8 @@ def quiet_jupyterlab(target):
 
 
 def check_environment(python):
-    """Import what takes longest. Meanwhile compile what all emulated kernels share: the first check
-    of a kernel then waits for its own file alone."""
+    """Import the packages that take longest to import. Meanwhile compile what all emulated kernels
+    share: the first check of a kernel then compiles only its own file."""
     command = [python, "-c", "from yaie.emulator.build import build_shared; build_shared()"]
     emulator = subprocess.Popen(command, stderr=subprocess.PIPE, universal_newlines=True)
     subprocess.check_call([python, "-c", "import torch, jupyterlab, yaie"])

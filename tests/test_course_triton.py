@@ -257,8 +257,8 @@ def lock_kernel(out_ptr, first):
 
 @needs_interpreter
 def test_compare_and_swap_beyond_the_end_reaches_no_memory() -> None:
-    """There it finds a zero, so that a lock that does not exist is free for every program."""
-    old, room = torch.zeros(2, 8, dtype=torch.int32)  # `room` lies nearer to what is far behind
+    """Past the end it finds a zero, so a lock that does not exist is free for every program."""
+    old, room = torch.zeros(2, 8, dtype=torch.int32)  # `room` is nearer to far addresses
     old[:], room[1] = 5, 3
     with watch() as trace:
         swap_kernel[(1,)](room[:5], old, 0, BLOCK=8)

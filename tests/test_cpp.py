@@ -68,7 +68,7 @@ def is_mapped(address: int, file: Path | str = "") -> bool:
 
 
 def stored_model(folder: Path, form: str, dtype: torch.dtype) -> Llama:
-    """The tiny model in a format. Its folder keeps the numbers that its weights then stand for."""
+    """The tiny model in a format; `folder` keeps the numbers that its weights then stand for."""
     from safetensors.torch import load_file, save_file
 
     model = load_model(make_tiny_model(folder), form)

@@ -21,7 +21,7 @@ def commands(monkeypatch):
     world: dict[str, tuple[int, str]] = {}
     for name in ("CXX", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
-    # Not the compiler that this process has found, and none that it finds here.
+    # Without its cache: neither a compiler found earlier nor one found here may be remembered.
     monkeypatch.setattr(doctor, "find_compiler", doctor.find_compiler.__wrapped__)
 
     def fake_run(command):
@@ -106,8 +106,8 @@ def test_course_that_is_a_copy_or_run_by_another_environment(monkeypatch, tmp_pa
 
 
 def test_compiler_really_compiles(monkeypatch):
-    """A program that only claims to be a compiler is found out, the real one passes. One that is
-    not there counts for nothing: it compiles no kernel either."""
+    """A program that compiles nothing is a problem, and the real compiler passes. If CXX names no
+    program, another compiler is found, as it is for kernels."""
     monkeypatch.setattr(doctor, "find_compiler", doctor.find_compiler.__wrapped__)
     monkeypatch.setenv("CXX", "false")
     assert doctor.probe_compiler()[0] == PROBLEM

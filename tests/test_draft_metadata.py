@@ -183,9 +183,8 @@ def test_the_reference_copies_nothing_to_the_host_if_it_is_told_the_count(monkey
         arguments = (ints(lengths), ints(keys), TOPK, *outputs, num_tokens)
         with no_lists(monkeypatch), Seen() as seen:
             draft_metadata.fill_draft_extend_metadata(*arguments)
-        assert (
-            seen.names.count("aten._local_scalar_dense.default") == wanted
-        )  # brings a number here
+        # This operator copies a number to the host.
+        assert seen.names.count("aten._local_scalar_dense.default") == wanted
 
 
 @gpu_only

@@ -20,7 +20,7 @@ def module(request):
 
 @pytest.fixture(params=runtime.ORDERS)
 def hopper(module, request):
-    """The kernels, launched with the threads in this order; nothing may be found of them."""
+    """The kernels, whose threads run in this order; the checks must find nothing."""
     with runtime.settings(order=request.param, seed=7):
         yield module
     assert module.report is None or module.report.clean, module.report

@@ -206,7 +206,7 @@ extern "C" cudaError_t rows(const float* x, float* out) {
 
 
 def test_an_index_past_a_row_is_told_as_the_line_writes_it(tmp_path):
-    """`test_emulator_planted` has the sentences for which the lines of the source do not count."""
+    """`test_emulator_planted` has the messages of the other kinds of faults."""
     module = Module(ROWS, tmp_path / "told.cu", checked=True)
     module.rows(torch.ones(32), torch.zeros(32))
     said = "line 5: s[0][threadIdx.x + 14] with the index 17, where 0 to 16 are allowed"

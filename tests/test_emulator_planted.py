@@ -56,7 +56,7 @@ def test_the_fault_is_found(name):
 
 
 def is_right(version: planted.Version, x: torch.Tensor, out: torch.Tensor) -> bool:
-    """Whether the correct version's result came out."""
+    """Whether `out` is the result of the correct version."""
     values = {"x": x, "out": out, "ints": out.view(torch.int32), "torch": torch}
     return bool(eval(version.value or "True", values))
 
@@ -96,8 +96,8 @@ def test_without_checks_the_same_is_computed(file):
 
 @pytest.mark.parametrize("checked", [False, True])
 def test_copies_land_as_late_as_allowed(checked):
-    """So a sum of what is read too early is wrong in order "forward", with and without checks. In
-    order "reverse" they land immediately."""
+    """A sum of what is read too early is therefore wrong in order "forward", with and without
+    checks. In order "reverse" copies land immediately."""
     module = Module(planted.source("copies"), planted.FOLDER / "copies.cu", checked)
     for name, order, wanted in (
         ("ring", "forward", True),

@@ -463,7 +463,7 @@ def test_architectures(monkeypatch):
         "-gencode=arch=compute_90,code=compute_90",
         "-gencode=arch=compute_100a,code=sm_100a",
     ]
-    for wrong in ("sm_90", "10.0f"):  # no kernel is for a family
+    for wrong in ("sm_90", "10.0f"):  # no kernel is built for a family
         with pytest.raises(ValueError, match=rf"written like 9\.0, .* got '{wrong}'"):
             SETUP["parse_architectures"](f"8.0,{wrong}")
 

@@ -138,7 +138,7 @@ def test_public_operator(case: Case, backend: str, dtype: torch.dtype, device: s
     if device == "cuda":
         shapes = [*case.shapes, *(LARGE_ROWS if (1823, 781) in case.shapes else ())]
     elif backend == "triton":
-        few = (s for s in case.shapes if len(s) == 1 or s[0] < 2000)  # rows: each is a program
+        few = (s for s in case.shapes if len(s) == 1 or s[0] < 2000)  # few rows: each is a program
         shapes = [shape for shape in few if torch.Size(shape).numel() <= 20_000]
     for shape in shapes:
         if backend == "triton" and "rms_norm" in case.name and shape[1] > 32768:

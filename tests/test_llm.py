@@ -174,7 +174,7 @@ def test_text_grows_up_to_the_first_stop_string(tokenizer, text, stops):
 @settings(max_examples=300, deadline=None)
 @given(text=letters, stops=st.lists(st.text("ab世", min_size=1), max_size=3), data=st.data())
 def test_a_stop_string_counts_that_ends_after_min_tokens(tokenizer, text, stops, data):
-    """Even if it began before; one that has ended before is part of the text."""
+    """Even if it begins before; one that ends before is part of the text."""
     tokens, wanted = tokenizer.encode(text), text
     least, stops_at = data.draw(st.integers(1, len(tokens) + 1)), None
     ends = [len(tokenizer.decode(tokens[:n]).rstrip("\ufffd")) for n in range(len(tokens) + 1)]
@@ -361,7 +361,7 @@ def test_an_interrupt_between_two_tokens_of_a_step_loses_none_silently(untied_mo
 
 
 def test_the_work_of_generate_does_not_grow_with_the_number_of_prompts(llm, monkeypatch):
-    """A step looks at few of them, whatever number has ended."""
+    """A step looks at few requests, however many have ended."""
     looks, engine, step = count(), llm.engine, llm.engine.step
     reads = property(lambda self: (next(looks), vars(self).get("reason"))[1])
     reads = reads.setter(lambda self, reason: vars(self).update(reason=reason))

@@ -375,7 +375,7 @@ def test_any_alignment(dtype: torch.dtype) -> None:
 
 @each_dtype()
 def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
-    """And by any number of threads the same."""
+    """Any number of threads draws the same tokens."""
     module = jit.load("sampling/gumbel.cu", checked=True)
     for size, blocks, threads in ((1, 1, 32), (33, 2, 64), (100, 3, 96), (300, 2, 1024)):
         logits, seeds = normal(4, size, dtype), torch.arange(4)

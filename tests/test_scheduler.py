@@ -341,7 +341,7 @@ def test_longest_admits_a_preempted_request_first():
 
 
 def test_longest_ranks_a_request_once(monkeypatch):
-    """When it comes, and not in every step in which it waits."""
+    """When it is added, not in every step in which it waits."""
     calls, rank = Counter(), Scheduler._rank_by_length
     counted = staticmethod(lambda request: (calls.update(all=1), rank(request))[1])
     monkeypatch.setattr(Scheduler, "_rank_by_length", counted)

@@ -382,7 +382,7 @@ def test_the_last_piece_does_not_wait_for_the_calls_task():
 
 
 class Piece(str):
-    """A text that counts the characters that are copied where something is added to a text."""
+    """A text that counts the characters that additions copy."""
 
     copied = 0
 
@@ -395,7 +395,7 @@ class Piece(str):
 
 
 def test_an_answer_that_is_not_read_takes_as_long_for_each_token():
-    """One that is to be told as a whole, or whose client is slow."""
+    """Such as one that is not streamed, or one whose client is slow."""
     request = EngineRequest("r", [1], SamplingParams())
     worker = Worker(mock.MagicMock(), mock.Mock(max_num_seqs=1), 1, Metrics("tiny"))
     job = worker.submit([request])

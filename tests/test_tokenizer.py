@@ -245,7 +245,7 @@ def test_where_a_template_may_stand(tiny_model, tmp_path):
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     assert Tokenizer(folder).render_chat(CHATS[0]) == "Hi!"
     form = "{{ {'b': 'ü', 'a': 1} | tojson(sort_keys=true, separators=(',', ':')) }}"
-    (folder / "chat_template.jinja").write_text(form)  # these arguments transformers has, too
+    (folder / "chat_template.jinja").write_text(form)  # transformers takes them, too
     assert Tokenizer(folder).render_chat(CHATS[0]) == '{"a":1,"b":"ü"}'
     (folder / "chat_template.jinja").unlink()
     write_json(folder / "tokenizer_config.json", {})

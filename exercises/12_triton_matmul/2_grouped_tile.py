@@ -5,8 +5,8 @@ Inside a group: down its rows, then the next column. The last group may be lower
 that kernels call, and `//`, `%` and `min` work as in Python.
 
 You have
-- `tile`: from 0 to tiles_m × tiles_n - 1; the program's number, or that of each tile of a program
-  that computes several
+- `tile`: the number of a tile, from 0 to tiles_m × tiles_n - 1; not the program's number if a
+  program computes several tiles
 - `tiles_m`, `tiles_n`: how many tiles c has down and across
 - `GROUP`: a constant, the rows of tiles in a group
 

@@ -52,8 +52,8 @@ __global__ void the_issuer_fences(const float* x, float* out) {
     bulk_wait(0, true);
 }
 
-// A third thread fences between what was written and what stores it. What it does later, no thread
-// waits for: another fence takes nothing back.
+// A third thread fences between the writes of a tile and its asynchronous store. It fences a second
+// time, for which no thread waits: the first fence still counts.
 // <<<1, 128>>>
 __global__ void a_third_thread_fences(const float* x, float* out) {
     __shared__ __align__(128) float staged[128];

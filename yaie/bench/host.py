@@ -88,7 +88,7 @@ def run(device: str, backend: str = "cuda", launch: bool = True, rounds: int = 9
 
 @contextmanager
 def no_launches() -> Iterator[None]:
-    """Calls of kernels, first and recorded ones, do nothing in this block."""
+    """In this block neither a first call of a kernel nor a recorded one launches it."""
 
     def nothing(*_: object) -> None:
         return

@@ -163,7 +163,7 @@ def _first_call(device: str, cache: str, *options: str) -> float:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, device, *options],
         env={**os.environ, "YAIE_CACHE": cache},
-        stdout=subprocess.PIPE,  # what it says of an error is shown
+        stdout=subprocess.PIPE,  # stderr goes to the terminal, with any error
         text=True,
         check=True,
     )

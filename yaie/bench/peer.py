@@ -94,7 +94,8 @@ def run(
 
 
 def kept(output: str | Path | None) -> dict[str, Any]:
-    """What `output` has already. Raises ValueError if it is no path for it, or has another's."""
+    """The record in `output`, or a new one. Raises ValueError if `output` is not a path to a JSON
+    file in a folder that exists, or holds the results of another benchmark."""
     from yaie.bench import files
 
     record = {"benchmark": "peer"}
@@ -231,7 +232,7 @@ class Engine:
 
     def tell(self, prompts: Prompts, max_tokens: int) -> None:
         """Let the process begin."""
-        with suppress(BrokenPipeError):  # it has ended, as `hear` tells
+        with suppress(BrokenPipeError):  # the process has ended, and `hear` says so
             self.process.stdin.write(json.dumps([prompts, max_tokens]) + "\n")
             self.process.stdin.flush()
 

@@ -55,7 +55,7 @@ class Clients(Subject):
         super().__init__(model, sizes, record)
         self.client, self.oracle = client, oracle
         self.right = Right(oracle, self.tokenizer)
-        self.begun = time.time()  # with which its cache salts begin
+        self.begun = time.time()  # each of its cache salts begins with it
 
     def at_once(self, case: Row, prompts: Sequence[Prompt], output: int, clients: int) -> Row:
         outputs, salt = [output] * len(prompts), f"{self.begun} at once {clients}"

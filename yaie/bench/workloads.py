@@ -109,7 +109,7 @@ Answer the question that follows in at most three sentences."""
 
 
 def _questions(count: int) -> list[str]:
-    """Different questions. Where there are no more, each comes again behind a number."""
+    """`count` different questions. After the last of QUESTIONS they repeat, each after a number."""
     size = len(QUESTIONS)
     return [("" if n < size else f"{n}. ") + QUESTIONS[n % size] for n in range(count)]
 

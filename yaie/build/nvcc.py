@@ -78,7 +78,7 @@ def host_compiler() -> list[str]:
 
 @lru_cache(maxsize=4)
 def version(compiler: Path) -> str:
-    """What nvcc says of itself, in one line. Raises CompileError if it says nothing."""
+    """The last line of `nvcc --version`. Raises CompileError if that fails or prints nothing."""
     done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
     if done.returncode or not done.stdout.strip():
         raise CompileError(f"{compiler} --version fails: {(done.stderr or done.stdout).strip()}")
@@ -107,7 +107,7 @@ def architecture_flags(architectures: Sequence[str]) -> list[str]:
 
 
 def _parts(architecture: str) -> tuple[tuple[int, int], str]:
-    """The version and the suffix: "a" for this very version, such as 9.0a; otherwise ""."""
+    """The version and the suffix: "a" for code that runs on this version alone; otherwise ""."""
     major, minor, suffix = re.match(r"(\d+)\.(\d)(a?)", architecture).groups()
     return (int(major), int(minor)), suffix
 

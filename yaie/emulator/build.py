@@ -234,7 +234,7 @@ def build_runtime(part: str) -> Path:
 
 
 def build_shared() -> None:
-    """Build all that kernels share, ahead of the first one."""
+    """Build what all kernels share, before the first kernel is built."""
     with workers() as pool:
         for built in [pool.submit(build_runtime, part) for part in PARTS]:
             built.result()

@@ -133,7 +133,7 @@ class Report:
         untracked: the names of tensors in which no races were looked for: with 64 bytes kept for
             each element, those of more than 128 Mi elements are left out.
         grid_shape: thread blocks of the last launch, and threads of each; (0, 0) if none was.
-        num_barriers: how often a thread block passed `__syncthreads()`.
+        num_barriers: how often thread blocks passed `__syncthreads()`, added up over all of them.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class Engine:
                 )
             with current(model.embed.device):
                 fold_scales(model)
-        elif model.cache_dtype == FP8:  # for an earlier engine; the scales cost nothing
+        elif model.cache_dtype == FP8:  # an earlier engine's; folded scales may stay
             model.cache_dtype = model.dtype
         if config.num_blocks is None:
             num_blocks = smallest(count_blocks(model, config), own_shard(), model.embed.device)
@@ -309,7 +309,7 @@ class Engine:
                 outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
         except BaseException:  # an interrupt: the others would go on without their token
             for request in self._alive(alive[len(outputs) - before :]):
-                request.error = "an interrupt took its token"
+                request.error = "a step was interrupted before the request got its token"
                 self._finish(request, "error")
             raise
 

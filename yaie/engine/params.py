@@ -123,7 +123,7 @@ class Limits:
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together.
         vocab_size: how many token ids the model has.
-        sizes: in words, what the model was trained for and what the KV cache can hold.
+        sizes: the model's context and the size of the KV cache, in words for errors.
     """
 
     max_model_len: int

@@ -105,7 +105,7 @@ class Ranks(contextlib.AbstractContextManager):
     @property
     def is_open(self) -> bool:
         """Whether the ranks have not ended, as far as is known."""
-        return bool(self._ranks) or (self._joined and self.size == 1)  # which has no others
+        return bool(self._ranks) or (self._joined and self.size == 1)  # a single rank
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every rank call `function(*arguments)`, and return what each returned, by rank.

@@ -224,7 +224,7 @@ def _lock(folder: Path) -> Iterator[None]:
     except PermissionError as error:
         place = Path(str(error.filename))
         if place not in folder.parents and folder.parent not in place.parents:
-            raise  # of a file that is read
+            raise  # it is of a file that is read, not of the cache
         raise PullError(
             f"cannot write to {error.filename}: set YAIE_CACHE to a folder that you can write to"
         ) from error

@@ -60,7 +60,7 @@ class Tokenizer:
         self._special_ids = {token_id for token_id, token in added.items() if token.special}
         # The longest first, since one may begin with another.
         spelled = sorted((added[i].content for i in self._special_ids), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, spelled)) or "(?!)")  # nothing matches
+        self._special = re.compile("|".join(map(re.escape, spelled)) or "(?!)")  # no match
         self._plain: Backend | None = None  # made when it is first needed
         self._spelled: list[bytes] = []
 
@@ -127,8 +127,8 @@ class Tokenizer:
         self, messages: Sequence[Message], add_generation_prompt: bool = True,
         name: str = "messages",
     ) -> list[int]:  # fmt: skip
-        """Token ids of a conversation, ending where the assistant is to begin; errors call it
-        `name`.
+        """Token ids of a conversation, ending where the assistant is to begin. Errors call the
+        conversation `name`.
 
         A special token spelled out in a message's content is encoded as ordinary text. Otherwise
         a user could write `<|im_end|>`, end their own message and begin one of the system's.

@@ -195,7 +195,7 @@ class Acceptor:
         self._most = most_connections() if most is None else most
         self._head_timeout = head_timeout
         self._open: set[Connection] = set()
-        # Since when a head has been awaited, the longest first: of those never answered, of others.
+        # Since when each head is awaited, the oldest first: by those never answered, by others.
         self._awaited: tuple[dict[Connection, float], ...] = {}, {}
         self._is_paused, self._last_said = False, 0.0
         self._refused = 0  # connections since then

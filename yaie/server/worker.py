@@ -32,7 +32,7 @@ log = logging.getLogger("yaie.server")
 class Update:
     """What the client of a request, number `index` of its job, has not been told yet. `has_begun`:
     it has been told something; `last_token`: when the newest token came, 0 before the first.
-    `text`: the `pieces` joined, once it is told."""
+    `text`: the `pieces`, joined when the client is told."""
 
     index: int
     request: Request

@@ -139,7 +139,7 @@ __global__ void k(const float* x, float* out) {
 RUN k<<<1, 64, 0, stream>>>(x, out);
 
 //: barrier_of_a_device
-// With a thread less than come, one only waits: it has not released what it wrote.
+// If 63 are expected and 64 arrive, one thread may only wait: it has not released what it wrote.
 //= (out[:64] == x[:64].flip(0)).all()
 __global__ void k(const float* x, float* out) {
     __shared__ cuda::barrier<cuda::thread_scope_device> ready;

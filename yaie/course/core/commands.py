@@ -200,7 +200,7 @@ def _save_picture(exercise: Exercise, verdict: Verdict, path: Path) -> None:
 
 
 def _table(judged: list[tuple[Exercise, Verdict]], each: bool) -> Table:
-    """How far each notebook is, or each exercise of it."""
+    """A row per notebook, or per exercise if `each`."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -57,7 +57,7 @@ def _is_equal(got: Any, want: Any) -> bool:
     alike = isinstance(got, bool) == isinstance(want, bool)
     try:
         return got is want or (alike and bool(got == want))
-    except Exception:  # what a learner returns: an array of NumPy is neither true nor false
+    except Exception:  # from a learner's value: a NumPy array is neither true nor false
         return False
 
 

@@ -59,7 +59,7 @@ def load(exercise: Exercise, path: Path) -> Any:
 
 def read(exercise: Exercise, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+        return path.read_text(encoding="utf-8-sig")  # a byte-order mark may come first
     except FileNotFoundError:
         if not exercises_dir().is_dir():
             raise ValueError(

@@ -284,7 +284,7 @@ class Versions:
         is_whole = case.trace is None or len(case.trace) == len(self.cases[number].trace)
         if is_whole and key in self._facts:
             return self._facts[key]
-        target = self.load(entry)  # and what it imports, which an alarm must not interrupt
+        target = self.load(entry)  # now, since the alarm must not interrupt its imports
         began = time.process_time()
         limit = ONE_MISTAKE + (3.0 if self.exercise.is_cuda else 0.0)
         try:

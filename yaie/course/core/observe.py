@@ -253,7 +253,7 @@ class Observer:
         return got
 
     def tuples(self, what: str, got: Any, length: int, words: str) -> list[tuple[Any, ...]]:
-        """What a call returned, if it is a list of tuples of this length; else the case ends."""
+        """`got`, if it is a list of tuples of this length; otherwise note it and end the case."""
         right = isinstance(got, list) and all(
             isinstance(x, tuple) and len(x) == length for x in got
         )

@@ -30,7 +30,7 @@ def remember_pass(exercise: Exercise, fingerprint: str) -> None:
 
 def _remember(what: str, exercise: Exercise, value: int | str) -> None:
     state_dir().mkdir(parents=True, exist_ok=True)
-    with locked(_path()):  # a notebook and `yaie watch` may both remember something
+    with locked(_path()):  # a notebook and `yaie watch` may write together
         progress = _read()
         progress.setdefault(what, {})[exercise.id] = value
         write_whole(_path(), json.dumps(progress, indent=2, sort_keys=True) + "\n")

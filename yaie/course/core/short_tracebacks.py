@@ -12,7 +12,7 @@ from yaie.course.core.manifest import UnknownExercise
 
 
 def register(shell: Any) -> None:
-    """Tell an IPython shell."""
+    """Let an IPython shell show these errors by `show`."""
     shell.set_custom_exc((KeyboardInterrupt, UnknownExercise), show)
 
 

@@ -212,7 +212,7 @@ def watch(most: float = math.inf, /, **tensors: torch.Tensor) -> Iterator[Trace]
 
     def watched_swap(builder: Any, pointers: Any, *more: Any) -> Any:
         inside = seen(builder, "store", pointers, np.ones(pointers.data.shape, bool))
-        instead = np.zeros_like(pointers.data)  # it has no mask: other lanes swap here
+        instead = np.zeros_like(pointers.data)  # no mask: lanes outside swap in here
         there = instead.ctypes.data + instead.itemsize * np.arange(instead.size, dtype=np.uint64)
         addresses = np.where(inside, pointers.data, there.reshape(inside.shape))
         return swap(builder, type(pointers)(addresses, pointers.dtype), *more)

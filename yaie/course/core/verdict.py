@@ -112,9 +112,9 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
 
 
 def _fingerprint(exercise: Exercise, path: Path, text: str) -> str:
-    """Another one if the learner's file changed, or a header of it, its reference or its check."""
+    """A hash that changes with the learner's file, its headers, its reference and its check."""
     folder = exercise.place.parent
-    modules = [*folder.glob("*.py"), *folder.parent.glob("*.py")]  # its own, and what all share
+    modules = [*folder.glob("*.py"), *folder.parent.glob("*.py")]  # its own, and those of all
     checks = sorted([*modules, *folder.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
     texts = (source.read_text(encoding="utf-8") for source in sources)
@@ -122,9 +122,9 @@ def _fingerprint(exercise: Exercise, path: Path, text: str) -> str:
 
 
 def _with_headers(path: Path, text: str) -> list[str]:
-    """A file's text, and those of the headers beside it and in `csrc/` that it includes."""
+    """The texts of a file and of all headers beside it or in `csrc/` that it includes."""
     files, texts = [path], [text]
-    for file, source in zip(files, texts, strict=False):  # which grow
+    for file, source in zip(files, texts, strict=False):  # both grow meanwhile
         for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', source, re.MULTILINE):
             places = (file.parent / name, CSRC / name)
             header = next((place for place in places if place.is_file()), None)

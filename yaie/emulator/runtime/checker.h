@@ -78,7 +78,7 @@ class Checker final : public Observer {
   public:
     std::vector<Failure> findings;
     std::vector<int> untracked;  // ranges too large for cells, not checked for races
-    size_t barriers = 0;         // how often a thread block passed __syncthreads
+    size_t barriers = 0;         // how often thread blocks passed __syncthreads, added up
     Counters counters;
 
     void begin();

@@ -9,8 +9,8 @@
 //  - a fence keeps what its thread has seen; an atomic or a volatile store after it releases that at
 //    its address; a thread that reads the address by an atomic or a volatile load acquires it at its own next
 //    fence or barrier.
-// What lies before a fence between proxies is passed on with what was seen: a thread that has seen both
-// a write and such a fence after it, of any thread, may let an asynchronous operation meet the write.
+// Knowledge of fences between proxies travels with what was seen: a thread that has seen a write and,
+// after it, such a fence of any thread may start an asynchronous operation on what was written.
 // A fence for the thread block alone, __threadfence_block, releases nothing to other thread blocks.
 // Teams of a checked launch, most often single thread blocks, run one after another.
 #pragma once
@@ -51,7 +51,7 @@ struct Seen {
 // What was seen of the present thread block, and of each earlier one a number in HappensBefore::kept_.
 struct Knowledge {
     Seen here;
-    Seen fenced[num_proxies];       // which of it lies before a fence between proxies
+    Seen fenced[num_proxies];       // the part of `here` before a fence for each proxy
     std::vector<uint32_t> earlier;  // by thread block, in the order in which they ran
 
     bool is_empty() const { return here.is_empty() && earlier.empty(); }
@@ -88,7 +88,7 @@ class HappensBefore {
     bool has_met(uint32_t thread, uint32_t first, uint32_t end) const;
     void join(uint32_t warp, uint32_t lanes);
     void fence(uint32_t thread, bool device, bool stored);  // since its last one
-    void fence_proxies(uint32_t thread, int proxies);       // a bit for each
+    void fence_proxies(uint32_t thread, int proxies);       // one bit per proxy
     // Whether such a fence stands between what another thread did and what the thread does now.
     bool has_fence(uint32_t thread, uint32_t other, uint32_t time, Proxy proxy) const {
         return all_acquired_.fenced[(int)proxy].has(other, time) ||

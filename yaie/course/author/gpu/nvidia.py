@@ -45,8 +45,9 @@ def version_of(tool: str) -> str:
 
 
 def sanitized(tool: str, program: Sequence[object], name: str, caching: str) -> str:
-    """What a tool of compute-sanitizer says of a program, and the program's own lines, which begin
-    with "NAME: ". It may fail. With `caching` "1" every tensor is an allocation of its own."""
+    """What a tool of compute-sanitizer prints about a program, and those of the program's own lines
+    that begin with `name` and a colon. The program may fail. With `caching` "1" torch does not
+    cache memory, so every tensor is an allocation of its own."""
     words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
     command = ["compute-sanitizer", *words, *program]
     said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)

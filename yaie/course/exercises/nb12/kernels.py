@@ -5,9 +5,9 @@ from yaie.course.core.triton import tl, triton
 
 @triton.jit
 def order_kernel(out_ptr, tiles_m, tiles_n, GROUP: tl.constexpr, TILE: tl.constexpr):
-    # The last tile first: what was computed from the number of the program is another tile.
+    # Tiles in reverse order: the number of the program is that of another tile.
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     row, column = TILE(tile, tiles_m, tiles_n, GROUP)
-    # They go into addresses, as in a real kernel, which fractions cannot.
+    # Both go into addresses, as in a real kernel: a fraction is an error there.
     tl.store(out_ptr + 2 * tile + 0 * row, row)
     tl.store(out_ptr + 2 * tile + 1 + 0 * column, column)

@@ -140,7 +140,7 @@ def queries_kernel(
     """One call of `find_queries`."""
     rows = tl.arange(0, ROWS)
     queries, heads = FIND(first_row + rows, kv_head, group)
-    # They go into addresses, as in the engine's kernel, which fractions cannot.
+    # Both go into addresses, as in the engine's kernel: a fraction is an error there.
     tl.store(queries_ptr + rows + 0 * queries, queries)
     tl.store(heads_ptr + rows + 0 * heads, heads)
 
