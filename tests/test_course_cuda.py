@@ -46,8 +46,9 @@ def test_a_pass_is_remembered_until_a_header_or_a_check_changes(monkeypatch, tmp
     path = exercise.learner_path(FIRST)
     outer, inner = path.with_name("outer.cuh"), path.with_name("inner.cuh")
     path.write_text(f'#include "outer.cuh"\n{SOLVED}')
-    outer.write_text('#include "inner.cuh"\n#include "common.cuh"\n')
-    inner.write_text("#pragma once\n")
+    outer.write_text('#include <inner.cuh>\n#include "common.cuh"\n')
+    once = f'#pragma once\n#include "../{path.parent.name}/inner.cuh"\n'
+    inner.write_text(once)
     judged = []
 
     def passes(*given) -> Verdict:
@@ -56,7 +57,7 @@ def test_a_pass_is_remembered_until_a_header_or_a_check_changes(monkeypatch, tmp
 
     monkeypatch.setattr(verdicts, "_judge_elsewhere", passes)
     assert all(judge(FIRST).state == "passes" for _ in range(2)) and len(judged) == 1
-    inner.write_text("#pragma once\n#define n m\n")
+    inner.write_text(once + "#define n m\n")
     assert judge(FIRST).state == "passes" and len(judged) == 2
     copied = shutil.copytree(FIRST.place.parent, tmp_path / "nb14") / FIRST.place.name
     for number in (3, 4):

@@ -125,8 +125,8 @@ def _with_headers(path: Path, text: str) -> list[str]:
     """The texts of a file and of all headers beside it or in `csrc/` that it includes."""
     files, texts = [path], [text]
     for file, source in zip(files, texts, strict=False):  # both grow meanwhile
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', source, re.MULTILINE):
-            places = (file.parent / name, CSRC / name)
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)', source, re.MULTILINE):
+            places = ((folder / name).resolve() for folder in (file.parent, CSRC))
             header = next((place for place in places if place.is_file()), None)
             if header is not None and header not in files:
                 files.append(header)
