@@ -244,9 +244,14 @@ def test_where_a_template_may_stand(tiny_model, tmp_path):
     assert Tokenizer(folder).render_chat(CHATS[0]) == "settings"
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}!")
     assert Tokenizer(folder).render_chat(CHATS[0]) == "Hi!"
-    form = "{{ {'b': 'ü', 'a': 1} | tojson(sort_keys=true, separators=(',', ':')) }}"
-    (folder / "chat_template.jinja").write_text(form)  # transformers takes them, too
-    assert Tokenizer(folder).render_chat(CHATS[0]) == '{"a":1,"b":"ü"}'
+    # The arguments that transformers has, and no others.
+    for words in ("false, none, (',', ':'), true", "sort_keys=true, separators=(',', ':')"):
+        form = f"{{{{ {{'b': 'ü', 'a': 1}} | tojson({words}) }}}}"
+        (folder / "chat_template.jinja").write_text(form)
+        assert Tokenizer(folder).render_chat(CHATS[0]) == '{"a":1,"b":"ü"}'
+    (folder / "chat_template.jinja").write_text("{{ {} | tojson(cls=dict) }}")
+    with pytest.raises(ValueError, match=r"the chat template fails on them: .* argument 'cls'"):
+        Tokenizer(folder).render_chat(CHATS[0])
     (folder / "chat_template.jinja").unlink()
     write_json(folder / "tokenizer_config.json", {})
     with pytest.raises(ValueError, match="no chat template"):

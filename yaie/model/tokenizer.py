@@ -10,7 +10,7 @@ import secrets
 from codecs import utf_8_decode
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -296,10 +296,15 @@ def _compile(source: str):
     def raise_exception(message: str):
         raise ValueError(f"messages: the chat template refuses them: {message}")
 
+    def tojson(value: Any, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        """With the arguments that transformers has: others, such as `cls`, are not a template's."""
+        given = {"indent": indent, "separators": separators, "sort_keys": sort_keys}
+        return json.dumps(value, ensure_ascii=ensure_ascii, **given)
+
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
+    environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
 
