@@ -252,7 +252,7 @@ def check_environment(python):
     subprocess.check_call([python, "-c", "import torch, jupyterlab, yaie"])
     said = emulator.communicate()[1].splitlines()
     if emulator.returncode != 0:
-        first = next((line.strip() for line in said if "error: " in line), "no message")
+        first = next((line.strip() for line in said if "rror: " in line), "no message")
         note = "Note: the emulator does not compile, and exercises in CUDA C++ need it"
         print(f"{note}: {first[:200]}", flush=True)
 
