@@ -307,9 +307,9 @@ class Engine:
         try:
             for request in alive:
                 outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
-        except BaseException:  # an interrupt: the others would go on without their token
+        except BaseException as error:  # the others would go on without their token
             for request in self._alive(alive[len(outputs) - before :]):
-                request.error = "a step was interrupted before the request got its token"
+                request.error = f"a step ended before its token came: {type(error).__name__}"
                 self._finish(request, "error")
             raise
 
