@@ -404,7 +404,10 @@ def test_an_answer_that_is_not_read_takes_as_long_for_each_token():
     assert Piece.copied == 0
     assert [update.text for update in job.news()] == ["word " * 100]
     worker._add(wire.Step([request.number], [5], ["end"], {}, {}, []), {})
+    [update] = job.added
     assert [(update.text, update.num_tokens) for update in job.news()] == [("end", 1)]
+    worker._add(wire.Step([request.number], [5], [""], {}, {}, []), {})
+    assert list(job.news()) == [] == update.pieces  # nothing to join again with the next
 
 
 def test_a_form_is_told_that_json_is_wanted(http):

@@ -237,7 +237,8 @@ class Worker:
             request, changed[job], job.added[update] = update.request, None, None
             if state := step.states.get(i):
                 request.metrics, request.prompt_logprobs = state.metrics, state.prompt_logprobs
-            update.pieces.append(step.texts[i])
+            if text := step.texts[i]:
+                update.pieces.append(text)
             if (token := step.tokens[i]) >= 0:
                 request.token_ids.append(token)
                 update.num_tokens += 1
