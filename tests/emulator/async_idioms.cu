@@ -68,6 +68,27 @@ __global__ void a_third_thread_fences(const float* x, float* out) {
     bulk_wait(0, true);
 }
 
+// A flag hands on what a thread has written and fenced, in place of a barrier.
+// <<<1, 128>>>
+__global__ void a_flag_tells_of_the_fence(const float* x, float* out) {
+    __shared__ __align__(128) float staged[128];
+    __shared__ volatile int flag;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 64) {
+        for (int i = 0; i < 128; ++i) staged[i] = 2 * x[i];
+        fence_proxy_async();
+        __threadfence_block();
+        flag = 1;
+    }
+    if (threadIdx.x != 0) return;
+    while (!flag) {}
+    __threadfence_block();
+    store(out, staged);
+    bulk_commit();
+    bulk_wait(0, true);
+}
+
 // bar.arrive by those that need not wait: 32 threads hand 128 floats to 96, 32 at a time.
 // <<<1, 128>>>
 __global__ void hands_over(const float* x, float* out) {
