@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import threading
 import time
+from collections import deque
 from itertools import count
 from unittest.mock import Mock, patch
 
@@ -344,18 +345,33 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
     assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
 
 
-@pytest.mark.parametrize(("overlap", "error"), [(False, Fault), (True, KeyboardInterrupt)])
-def test_an_error_between_two_tokens_of_a_step_loses_none_silently(untied_model, overlap, error):
+class Interrupted(deque):
+    """An interrupt comes when something was taken out of it."""
+
+    def popleft(self) -> None:
+        super().popleft()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("error", "has_begun"), [(Fault, True), (KeyboardInterrupt, False)])
+def test_an_error_between_two_tokens_of_a_step_loses_none_silently(
+    untied_model, overlap, error, has_begun
+):
     llm = LLM(untied_model, num_blocks=200, block_size=4, exercises=False, overlap=overlap)
     say(llm, "The first is interrupted.", first=5)
     say(llm, "The second has come as far.", first=6)
     first, second = llm.stream([5], GREEDY), llm.stream([6], GREEDY)
     next(first)
+    engine = llm.engine
+    if not has_begun:
+        engine._in_flight = Interrupted(engine._in_flight)
     with patch.object(OutputText, "push", side_effect=error), pytest.raises(error):
         next(first)
+    engine._in_flight = deque(engine._in_flight)
     assert "The second has come as far.".startswith("".join(second))
     assert second.output.finish_reason == "error" and error.__name__ in second.output.error
-    check_whole(llm.engine)
+    check_whole(engine)
     assert "".join(llm.stream([6], GREEDY)) == "The second has come as far."
 
 

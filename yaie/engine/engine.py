@@ -302,9 +302,9 @@ class Engine:
                 if request in alive and (token := tokens[request]) >= 0:
                     about = request.params.logprobs, request.output_text.length
                     logprobs[request] = token_logprobs(vocabulary[None], [token], *about)
-        self._in_flight.popleft()  # what follows does not use the device, which may fail
         before, outputs = len(self._outputs), self._outputs
         try:
+            self._in_flight.popleft()  # what follows does not use the device, which may fail
             for request in alive:
                 outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
         except BaseException as error:  # the others would go on without their token
