@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext
 from itertools import count
 from unittest.mock import Mock, patch
 
@@ -345,32 +346,35 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
     assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
 
 
-class Interrupted(deque):
-    """An interrupt comes when something was taken out of it."""
+def interrupted(method: str) -> type[deque]:
+    """An interrupt comes before something is added to it, or when something was taken out."""
 
-    def popleft(self) -> None:
-        super().popleft()
+    def interrupt(self, *_):
+        if method == "popleft":
+            deque.popleft(self)
         raise KeyboardInterrupt
+
+    return type("Interrupted", (deque,), {method: interrupt})
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize(("error", "has_begun"), [(Fault, True), (KeyboardInterrupt, False)])
-def test_an_error_between_two_tokens_of_a_step_loses_none_silently(
-    untied_model, overlap, error, has_begun
-):
+@pytest.mark.parametrize("where", ["push", "expect", "append", "popleft"])
+def test_an_error_in_the_middle_of_a_step_loses_no_token_silently(untied_model, overlap, where):
     llm = LLM(untied_model, num_blocks=200, block_size=4, exercises=False, overlap=overlap)
     say(llm, "The first is interrupted.", first=5)
     say(llm, "The second has come as far.", first=6)
     first, second = llm.stream([5], GREEDY), llm.stream([6], GREEDY)
     next(first)
     engine = llm.engine
-    if not has_begun:
-        engine._in_flight = Interrupted(engine._in_flight)
-    with patch.object(OutputText, "push", side_effect=error), pytest.raises(error):
+    owner = {"push": OutputText, "expect": Request}.get(where)
+    broken = owner and patch.object(owner, where, side_effect=(Fault, KeyboardInterrupt)[overlap])
+    if owner is None:
+        engine._in_flight = interrupted(where)(engine._in_flight)
+    with broken or nullcontext(), pytest.raises((Fault, KeyboardInterrupt)):
         next(first)
     engine._in_flight = deque(engine._in_flight)
     assert "The second has come as far.".startswith("".join(second))
-    assert second.output.finish_reason == "error" and error.__name__ in second.output.error
+    assert second.output.finish_reason == "error" and "a step failed" in second.output.error
     check_whole(engine)
     assert "".join(llm.stream([6], GREEDY)) == "The second has come as far."
 

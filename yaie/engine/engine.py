@@ -110,6 +110,7 @@ class Engine:
         self._new_ids = map("request-{}".format, count())
         self._in_step = False
         self._to_abort: list[str] = []
+        self._unsettled: deque[Request] = deque()  # in the middle of a step
 
     # ------------------------------------------------------------------------ requests
 
@@ -241,8 +242,12 @@ class Engine:
         self._in_step = True
 
     def _end_step(self) -> None:
-        """End the requests that were aborted during the step."""
+        """End the requests that were aborted during the step, or that would miss a token of it."""
         try:
+            for request in self._alive(self._unsettled):
+                request.error = "a step failed before the request got its token"
+                self._finish(request, "error")
+            self._unsettled.clear()
             while self._to_abort:
                 if request := self.requests.get(self._to_abort.pop()):
                     self._finish(request, "abort")
@@ -270,11 +275,13 @@ class Engine:
         for unread in self._in_flight:
             unread.may_overlap = False
         launched = self.runner.launch(step, ready, on_device, choose)
+        self._unsettled = deque(step.scheduled)
         self.scheduler.advance(step, is_read=not (self.overlap and launched.may_overlap))
         for row, request in enumerate(ready):
             request.expect(row)
         if ready:
             self._in_flight.append(launched)
+        self._unsettled.clear()
 
     @property
     def about(self) -> str:
@@ -302,16 +309,12 @@ class Engine:
                 if request in alive and (token := tokens[request]) >= 0:
                     about = request.params.logprobs, request.output_text.length
                     logprobs[request] = token_logprobs(vocabulary[None], [token], *about)
-        before, outputs = len(self._outputs), self._outputs
-        try:
-            self._in_flight.popleft()  # what follows does not use the device, which may fail
-            for request in alive:
-                outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
-        except BaseException as error:  # the others would go on without their token
-            for request in self._alive(alive[len(outputs) - before :]):
-                request.error = f"a step ended before its token came: {type(error).__name__}"
-                self._finish(request, "error")
-            raise
+        self._unsettled = unsettled = deque(alive)
+        self._in_flight.popleft()  # what follows does not use the device, which may fail
+        while unsettled:
+            request = unsettled[0]
+            self._outputs.append(self._accept(request, tokens[request], logprobs.get(request, ())))
+            unsettled.popleft()
 
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
