@@ -253,13 +253,11 @@ class Observer:
         return got
 
     def tuples(self, what: str, got: Any, length: int, words: str) -> list[tuple[Any, ...]]:
-        """`got`, if it is a list of tuples of this length; otherwise note it and end the case."""
-        right = isinstance(got, list) and all(
-            isinstance(x, tuple) and len(x) == length for x in got
-        )
-        if not right:
+        """`got` as a list of tuples of this length; if it is none, note that and end the case."""
+        parts = list(got) if isinstance(got, Iterable) else [got]
+        if not all(isinstance(part, tuple | list) and len(part) == length for part in parts):
             self.require(what, False, f"returned {short(got)}, expected {words}")
-        return got
+        return [tuple(part) for part in parts]
 
     def unchanged(self, names: Iterable[str], after: Iterable[Any], before: Iterable[Any]) -> None:
         """Note whether a call left its arguments, named in order, as they were."""

@@ -47,7 +47,7 @@ def observe(work_of: Callable[..., list[Part]], case: Case, see: Observer) -> No
         what = f"work_of({block}, {blocks}, {tiles}, {steps})"
         with see.call(what):
             parts = work_of(block, blocks, tiles, steps)
-        got.append([*map(tuple, see.tuples(what, parts, 3, "a list of parts"))])
+            got.append(see.tuples(what, parts, 3, "a list of parts"))
     into = f"each is split into {splits} parts" if splits > 1 else "none of them can be split"
     because = SPLIT.format(rest=tiles % blocks, blocks=blocks, parts=into)
     for block in shown(got, wanted):

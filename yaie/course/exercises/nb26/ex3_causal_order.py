@@ -28,7 +28,7 @@ def observe(pieces_of: Callable[..., Any], case: Case, see: Observer) -> None:
         what = f"pieces_of({block}, {blocks}, {tiles}, {heads})"
         with see.call(what):
             pieces = pieces_of(block, blocks, tiles, heads)
-        every.append(see.tuples(what, pieces, 2, "a list of (tile, head)"))
+            every.append(see.tuples(what, pieces, 2, "a list of (tile, head)"))
     count = Counter(piece for pieces in every for piece in pieces)
     there = [(tile, head) for tile in range(tiles) for head in range(heads)]
     once = "Each piece is computed by one thread block, once."
