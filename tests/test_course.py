@@ -366,12 +366,22 @@ def test_committed_files_are_what_the_reference_gives(folders: Path) -> None:
 # ----------------------------------------------------------------------------------- judging
 
 
-@pytest.mark.parametrize("returned", ["None", "[1, 2]", "[[0, 0, 1]]", "[(0, 1, 2, 3)]"])
+@pytest.mark.parametrize("returned", ["None", "[1, 2]", "[[0]]", "[(0, 1, 2, 3)]"])
 @pytest.mark.parametrize(("id", "wanted"), [("25.4", "parts"), ("26.3", "(tile, head)")])
 def test_work_of_another_form_is_told_as_it_came(id: str, wanted: str, returned: str) -> None:
     write(re.sub(r"raise NotImpl.*", f"return {returned}", render.stub(find(id))), id)
     said = judge(find(id)).message
     assert f"returned {returned}, expected a list of {wanted}" in said and "error" not in said
+
+
+@pytest.mark.parametrize("form", ["yield from map(list, {})", "return [list(x) for x in {}]"])
+@pytest.mark.parametrize("id", ["25.4", "26.3"])
+def test_work_may_come_as_lists_and_from_a_generator(id: str, form: str) -> None:
+    (name,) = find(id).names
+    form = form.format("solved(*given)")
+    more = f"\n\nsolved = {name}\n\n\ndef {name}(*given):\n    {form}\n"
+    write(render.solution(find(id)) + more, id)
+    assert judge(find(id)).state == "passes"
 
 
 def test_a_file_may_begin_with_a_mark_of_its_encoding() -> None:
