@@ -15,7 +15,7 @@ from yaie.build.cache import build_once, cache_root, content_hash
 from yaie.build.jit import CompileError
 from yaie.course.author.gpu import agreement
 from yaie.emulator.compiler import compiler_version
-from yaie.emulator.rewrite import CSRC
+from yaie.emulator.rewrite import CSRC, included
 
 build_all = run_path(str(CSRC / "setup.py"))["build_all"]
 
@@ -41,13 +41,9 @@ def read(path: Path) -> str:
 
 
 @cache
-def with_headers(path: Path) -> frozenset[Path]:
-    """A file, and all that it includes of csrc/. `nvcc.read_all` reads the same, but rewrites the
-    source to find it, and every worker asks for all files."""
-    names = re.findall(r'^#include "(.+)"', read(path), re.MULTILINE)
-    folders = path.parent, CSRC
-    found = [next(f / name for f in folders if (f / name).exists()) for name in names]
-    return frozenset({path}).union(*map(with_headers, found))
+def with_headers(path: Path) -> list[Path]:
+    """A file, and all headers of csrc/ that it includes."""
+    return [path, *included(read(path), path)]
 
 
 def architectures(name: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -173,8 +174,8 @@ def bench_engine(
 
         if peer not in ("llama.cpp", "spinning"):
             raise ValueError(f'peer must be "llama.cpp" or "spinning", got {peer!r}')
-        taken = {"model", "rounds", "output", "peer"}
-        taken |= {"dtype", "only"} if peer == "llama.cpp" else set()
+        measured = beside if peer == "llama.cpp" else spinning
+        taken = {"peer", *signature(measured.run).parameters}
         for name in set(context.params) - taken:
             if context.get_parameter_source(name).name != "DEFAULT":
                 raise ValueError(f"{name} cannot be given beside --peer {peer}")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from os.path import normpath
 from pathlib import Path
 from zlib import crc32
 
@@ -100,6 +101,32 @@ def read_source(path: Path) -> str:
         return content.decode("latin-1").replace("\r\n", "\n")
 
 
+def included(source: str, path: Path) -> dict[Path, str]:
+    """The headers that a source includes, directly or not, and their texts; without the compiler's
+    own."""
+    texts, files = {path: source}, [path]
+    for file in files:  # which grows
+        for name in _names(texts[file]):
+            header = _header(name, file)
+            if header is not None and header not in texts:
+                files.append(header)
+                texts[header] = read_source(header)
+    del texts[path]
+    return texts
+
+
+@lru_cache(maxsize=256)
+def _names(source: str) -> tuple[str, ...]:
+    """What a source names in its #include lines."""
+    return tuple(found[1] for found in _INCLUDE.finditer(without_comments(source)))
+
+
+def _header(name: str, path: Path) -> Path | None:
+    """The header that a file includes by this name, if it is beside the file or in csrc/."""
+    places = (Path(normpath(folder / name)) for folder in (path.parent, CSRC))
+    return next((place for place in places if place.is_file()), None)
+
+
 def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked: bool) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
     parts, end, text = [line_mark(1, path)], 0, without_comments(source)
@@ -110,8 +137,7 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
         return _rewrite_part(source[begin:end], path, line, macros.frozen(), checked)
 
     for found in _INCLUDE.finditer(text):
-        candidates = (path.parent / found[1], CSRC / found[1])
-        header = next((file for file in candidates if file.is_file()), None)
+        header = _header(found[1], path)
         if header is None:
             continue  # ours, or the compiler's own
         parts.append(rewritten(end, found.start()))

@@ -156,23 +156,9 @@ def compiled(path: Path, checked: bool = False) -> Module:
 def module_of(source: str, path: Path, checked: bool = False) -> Module:
     """The kernels of `source`, in place of the text of the file; built once for each text of it and
     of the headers that it includes."""
-    from yaie.emulator.rewrite import read_source
+    from yaie.emulator.rewrite import included
 
-    headers, known = [], None
-    while headers != known:  # an edited header may include other headers
-        known = headers
-        files = _headers(source, path, checked, *known)
-        headers = [read_source(file) if file.exists() else "" for file in files]
-    return _module(source, path, checked, *headers)
-
-
-@lru_cache(maxsize=128)
-def _headers(source: str, path: Path, checked: bool, *known: str) -> tuple[Path, ...]:
-    """The headers that a source includes, directly or not. `known`: the texts of those found so
-    far. The result is cached for these texts, so the source is searched again if one changes."""
-    from yaie.emulator.rewrite import rewrite  # which keeps its result for the module
-
-    return rewrite(source, path, checked).files[1:]
+    return _module(source, path, checked, *included(source, path).values())
 
 
 @lru_cache(maxsize=128)

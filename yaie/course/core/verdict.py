@@ -5,7 +5,6 @@ import importlib
 import json
 import linecache
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from yaie.build.cache import CSRC, content_hash
+from yaie.build.cache import content_hash
 from yaie.course.core import cuda, progress
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
@@ -113,25 +112,14 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
 
 def _fingerprint(exercise: Exercise, path: Path, text: str) -> str:
     """A hash that changes with the learner's file, its headers, its reference and its check."""
+    from yaie.emulator.rewrite import included
+
     folder = exercise.place.parent
     modules = [*folder.glob("*.py"), *folder.parent.glob("*.py")]  # its own, and those of all
     checks = sorted([*modules, *folder.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
     texts = (source.read_text(encoding="utf-8") for source in sources)
-    return content_hash(*_with_headers(path, text), *texts)
-
-
-def _with_headers(path: Path, text: str) -> list[str]:
-    """The texts of a file and of all headers beside it or in `csrc/` that it includes."""
-    files, texts = [path], [text]
-    for file, source in zip(files, texts, strict=False):  # both grow meanwhile
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)', source, re.MULTILINE):
-            places = ((folder / name).resolve() for folder in (file.parent, CSRC))
-            header = next((place for place in places if place.is_file()), None)
-            if header is not None and header not in files:
-                files.append(header)
-                texts.append(header.read_text(encoding="utf-8", errors="replace"))
-    return texts
+    return content_hash(text, *included(text, path).values(), *texts)
 
 
 def _import(exercise: Exercise) -> None:
