@@ -2,37 +2,38 @@
 
 import pytest
 import torch
-from launches import ints
+from launches import each_device, ints, skip_unless_it_runs_on
 
 from yaie.course.lessons.ops.attention import attention_forward
 from yaie.course.lessons.ops.kv import copy_blocks
+from yaie.ops import registry
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import reshape_and_cache
 
 META = torch.device("meta")
 
 
-def dense():
-    return {"q": torch.randn(3, 4, 8), "k": torch.randn(5, 2, 8), "v": torch.randn(5, 2, 8)}
+def dense(dim=8):
+    return {"q": torch.randn(3, 4, dim), "k": torch.randn(5, 2, dim), "v": torch.randn(5, 2, dim)}
 
 
-def paged():
+def paged(dim=8):
     return {
-        "q": torch.randn(4, 4, 8),
-        "key_pool": torch.randn(6, 4, 2, 8),
-        "value_pool": torch.randn(6, 4, 2, 8),
+        "q": torch.randn(4, 4, dim),
+        "key_pool": torch.randn(6, 4, 2, dim),
+        "value_pool": torch.randn(6, 4, 2, dim),
         "block_tables": ints([[5, 1], [2, 0]]),
         "context_lens": ints([7, 3]),
         "cu_seqlens": ints([0, 1, 4]),
     }
 
 
-def cached():
+def cached(dim=8):
     return {
-        "keys": torch.randn(3, 2, 8),
-        "values": torch.randn(3, 2, 8),
-        "key_pool": torch.zeros(6, 4, 2, 8),
-        "value_pool": torch.zeros(6, 4, 2, 8),
+        "keys": torch.randn(3, 2, dim),
+        "values": torch.randn(3, 2, dim),
+        "key_pool": torch.zeros(6, 4, 2, dim),
+        "value_pool": torch.zeros(6, 4, 2, dim),
         "slot_mapping": ints([23, 0, 9], dtype=torch.int64),
     }
 
@@ -42,6 +43,7 @@ OPS = {
     paged_attention_forward: paged,
     reshape_and_cache: cached,
 }
+NAMES = ("ragged_attention", "paged_attention", "reshape_and_cache")
 ARGUMENTS = [
     pytest.param(op, name, id=f"{op.__name__}-{name}")
     for op, make in OPS.items()
@@ -81,6 +83,28 @@ def test_a_pool_must_be_contiguous(op, name):
     arguments[name] = arguments[name].transpose(0, 1).contiguous().transpose(0, 1)
     with pytest.raises(ValueError, match=f"{name} must be contiguous"):
         op(**arguments)
+
+
+@each_device
+@pytest.mark.parametrize("backend", ["reference", "cpp", "triton", "cuda"])
+@pytest.mark.parametrize(("op", "name"), [*zip(OPS, NAMES, strict=True)])
+def test_lengths_starts_and_slots_may_be_columns(op, name, backend, device):
+    """What lies between their elements is not read in their place."""
+    skip_unless_it_runs_on(device, backend)
+    if backend not in registry.backends(name):
+        pytest.skip("a back end without this operator")
+    arguments = OPS[op](dim=16)
+    if op is attention_forward:
+        arguments |= {"cu_seqlens_q": ints([0, 1, 3]), "cu_seqlens_k": ints([0, 4, 5])}
+    arguments = {key: x.to(device) for key, x in arguments.items()}
+    columns = {
+        key: x.clone() if x.is_floating_point() else torch.stack([x, 0 * x], dim=-1)[..., 0]
+        for key, x in arguments.items()
+    }
+    wanted, got = (op(**given, backend=backend) for given in (arguments, columns))
+    if op is reshape_and_cache:
+        wanted, got = arguments.values(), columns.values()
+    assert all(map(torch.equal, got, wanted))
 
 
 @pytest.mark.parametrize(

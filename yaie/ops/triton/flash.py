@@ -231,13 +231,13 @@ def ragged_attention(
             f"head_dim {head_dim} and strides {[*q.stride()]}, {[*k.stride()]}, {[*v.stride()]}"
         )
     q, scale = positive_scale(q, scale)
-    batch = cu_seqlens_q.shape[0] - 1
+    batch, starts = len(cu_seqlens_q) - 1, [x.contiguous() for x in (cu_seqlens_q, cu_seqlens_k)]
 
     def launch(config: Config) -> None:
         block_m, block_n = config["BLOCK_M"], config["BLOCK_N"]
         flash_attention_kernel[(num_tokens // block_m + batch, num_heads)](
             *(_tiles(q, block_m, dim), _tiles(k, block_n, dim), _tiles(v, block_n, dim)),
-            *(out, lse, cu_seqlens_q, cu_seqlens_k, batch, num_heads, num_heads // num_kv_heads),
+            *(out, lse, *starts, batch, num_heads, num_heads // num_kv_heads),
             scale * math.log2(math.e),
             CAUSAL=causal,
             HEAD_DIM=head_dim,

@@ -64,7 +64,7 @@ def reshape_and_cache(
     run_kernel(
         reshape_and_cache_kernel,
         (tokens, triton.cdiv(size, block)),
-        *(keys, values, key_pool, value_pool, slot_mapping),
+        *(keys, values, key_pool, value_pool, slot_mapping.contiguous()),
         *(*keys.stride()[:2], *values.stride()[:2], head_dim, size),
         BLOCK=block,
         LARGEST=largest,

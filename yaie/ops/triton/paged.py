@@ -204,7 +204,7 @@ def paged_attention(
     q, scale = positive_scale(q, scale)
     if q.stride(2) != 1:
         q = q.contiguous()
-    block_tables = block_tables.contiguous()
+    lists = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
     batch, max_blocks = block_tables.shape
     block_size, group = key_pool.shape[1], num_heads // num_kv_heads
     dim = max(16, triton.next_power_of_2(head_dim))  # 16: the least that the tensor cores take
@@ -226,7 +226,7 @@ def paged_attention(
         run_kernel(
             paged_attention_kernel,
             (tiles * splits, num_kv_heads),
-            *(q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, parts, part_lse),
+            *(q, key_pool, value_pool, *lists, parts, part_lse),
             *(batch, num_tokens, num_heads, group, max_blocks, *q.stride()[:2]),
             *(scale * math.log2(math.e), splits),
             BLOCK_SIZE=block_size,
