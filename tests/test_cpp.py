@@ -183,11 +183,12 @@ SHAPES = [
     Shape((1, 300, 17, 513), head_dim=32, block_size=16, queries=(1, 1, 1, 1)),
     Shape((40, 9, 1, 21, 530), head_dim=16, block_size=7, queries=(17, 9, 1, 4, 270)),
     Shape((256, 257), head_dim=80, block_size=1, queries=(1, 2)),
+    Shape((9, 3), heads=0, head_dim=16, queries=(1, 2)),
 ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("shape", SHAPES, ids=["decode", "mixed", "odd"])
+@pytest.mark.parametrize("shape", SHAPES, ids=["decode", "mixed", "odd", "no heads"])
 def test_attention_equals_float64_and_does_not_depend_on_its_company(shape, dtype, threads):
     operands = batch(shape, dtype)
     if shape.head_dim % native.call("lanes"):

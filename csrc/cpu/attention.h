@@ -36,7 +36,8 @@ struct Piece {  // of the work: queries first to last of a sequence, by the part
 // The pieces of a batch; what their partial results take is added to `floats`.
 static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
     std::vector<Piece> pieces;
-    int64_t group = a.heads / a.kv_heads, tile = std::max<int64_t>(1, QUERY_ROWS / group);
+    int64_t group = std::max<int64_t>(1, a.heads / a.kv_heads);  // q may have no heads
+    int64_t tile = std::max<int64_t>(1, QUERY_ROWS / group);
     for (int32_t s = 0; s < a.sequences; ++s) {
         int32_t queries = a.starts[s + 1] - a.starts[s], length = a.context_lens[s];
         int32_t parts = queries == 1 ? (length + PART - 1) / PART : 1;
