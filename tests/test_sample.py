@@ -492,10 +492,14 @@ def test_bad_arguments() -> None:
     assert off.equal(sample(logits, temperature, torch.zeros_like(top_k), *first[3:]))
     with pytest.raises(ValueError, match=r"top_p must be from 0\.0 to 1\.0, got 1\.5"):
         sample(logits, temperature, top_k, top_p + 0.5, min_p, uniform)
-    with pytest.raises(ValueError, match=r"uniform must be from 0\.0 to 1\.0, got nan"):
-        sample(logits, temperature, top_k, top_p, min_p, uniform * math.nan)
-    with pytest.raises(ValueError, match=r"temperature must be 0\.0 or more, got -1\.0"):
-        gumbel_sample(logits, temperature - 1, top_k.long(), top_k.long())
+    for number in (math.nan, 1.0):
+        message = rf"uniform must be 0\.0 or more, below 1\.0, got {number}"
+        with pytest.raises(ValueError, match=message):
+            sample(logits, temperature, top_k, top_p, min_p, uniform * 0 + number)
+    for number in (-1.0, math.inf):
+        message = rf"temperature must be 0\.0 or more, below inf, got {number}"
+        with pytest.raises(ValueError, match=message):
+            gumbel_sample(logits, 0 * temperature + number, top_k.long(), top_k.long())
     with pytest.raises(ValueError, match="cannot: the kernels take float32"):
         sample(logits.double(), *first[1:], backend="cuda")
 

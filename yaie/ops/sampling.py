@@ -38,7 +38,7 @@ def sample(
     check_row("top_k", top_k, torch.int32, logits, -1)
     check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
     check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
-    check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
+    check_row("uniform", uniform, torch.float64, logits, 0.0, below=1.0)
 
 
 def check_logits(logits: Tensor) -> None:
@@ -50,13 +50,13 @@ def check_logits(logits: Tensor) -> None:
 
 def check_row(
     name: str, values: Tensor, dtype: torch.dtype, logits: Tensor,
-    least: float = -math.inf, most: float = math.inf,
+    least: float = -math.inf, most: float = math.inf, below: float = math.inf,
 ) -> None:  # fmt: skip
-    """Check a parameter with a number per row, each from `least` to `most`."""
+    """Check a parameter with a number per row, from `least` to `most` and below `below`."""
     check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
     if not known(values):
         return
-    fits = (values >= least) & (values <= most)
+    fits = (values >= least) & (values <= most) & (values < below)
     if not fits.all():  # nor does a NaN fit
-        wanted = f"{least} or more" if most == math.inf else f"from {least} to {most}"
+        wanted = f"from {least} to {most}" if most < below else f"{least} or more, below {below}"
         raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")
