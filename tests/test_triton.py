@@ -7,6 +7,7 @@ the tests of attention compare them with float64 together with the other back en
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -232,6 +233,16 @@ def test_float64_is_refused_and_auto_passes_on(monkeypatch):
     with pytest.warns(registry.FallbackWarning, match="compute in float32"):
         out = softmax(x)
     torch.testing.assert_close(out, x.softmax(1))
+
+
+@pytest.mark.skipif(GPU, reason="about the interpreter")
+def test_threads_take_turns_in_the_interpreter():
+    """It keeps the program that it computes, and what `tl` means, in variables of its module."""
+    rows = [draw(5 + i % 4, 64) for i in range(24)]
+    with ThreadPoolExecutor(4) as threads:
+        got = list(threads.map(lambda x: silu_and_mul(x, backend="triton"), rows))
+    for x, out in zip(rows, got, strict=True):
+        near(out, F.silu(x[:, :32].double()) * x[:, 32:].double())
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess:

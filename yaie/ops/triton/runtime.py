@@ -6,6 +6,7 @@ first, since it would never earn the compilations back.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -23,6 +24,7 @@ Config = dict[str, int]  # constants of the kernel, num_warps and num_stages
 
 INTERPRETED = triton.knobs.runtime.interpret
 TUNED: dict[tuple, tuple[Config, float]] = {}  # kernel and key -> fastest configuration, its ms
+_TURN = threading.RLock()  # the interpreter computes one kernel at a time
 
 if INTERPRETED and isinstance(tl.sum, triton.JITFunction):
     raise ImportError(
@@ -50,12 +52,10 @@ def launches(
             x = arguments[0]
             if x.dtype == torch.float64 and computes:
                 raise Unsupported("the kernels compute in float32, got float64")
-            if INTERPRETED and not computes:
-                return function(*arguments)
             if INTERPRETED:
-                with np.errstate(all="ignore"):  # a GPU does not warn of exp(-inf) either
-                    results = function(*map(_widened, arguments))
-                return _rounded(results, x.dtype, float32_result)
+                with _TURN, np.errstate(all="ignore"):  # a GPU does not warn of exp(-inf) either
+                    results = function(*(map(_widened, arguments) if computes else arguments))
+                return _rounded(results, x.dtype, float32_result) if computes else results
             if x.device.type != "cuda":
                 raise Unsupported(
                     f"the kernels are compiled for the GPU here, got a tensor on {x.device}; "
