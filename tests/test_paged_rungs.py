@@ -23,6 +23,7 @@ from attention_cases import (
     batch,
     by_16_bytes,
     close,
+    dtypes_of,
     each,
     each_pair,
     paged_oracle,
@@ -137,6 +138,14 @@ def test_triton_equals_the_oracle(rung, case, dtype, device, monkeypatch):
     for number in many:
         monkeypatch.setattr("yaie.ops.triton.paged.num_processors", lambda device, n=number: n)
         check(rung, batch(case, dtype, device))
+
+
+@each(PAGED_RUNGS)
+def test_tables_without_columns(rung, device):
+    """Then no context has a key; an empty tensor has no address that a kernel could tell by."""
+    operands = batch(Shape((0, 0), queries=(5, 2)), dtypes_of(rung)[0], device)
+    operands[3] = operands[3][:, :0]
+    check(rung, operands)
 
 
 @each(PAGED_RUNGS)
