@@ -208,6 +208,13 @@ def test_attention_equals_float64_and_does_not_depend_on_its_company(shape, dtyp
         assert torch.equal(alone, out[mine])
 
 
+def test_a_query_that_sees_no_key_gets_zeros():
+    """As by every back end, from callers that check nothing."""
+    operands = batch(Shape((0, 300), head_dim=16), torch.float32)
+    out, lse = operators.paged_attention(*operands, None, backend="cpp")
+    assert not out[0].any() and lse[0].eq(-torch.inf).all() and lse[1].isfinite().all()
+
+
 def test_what_it_was_not_made_for_is_the_references_without_a_warning(recwarn):
     x = torch.randn(2, 6, dtype=torch.float64)
     assert operators.silu_and_mul(x).dtype == torch.float64

@@ -59,7 +59,7 @@ def paged_attention(
     queries, kind, (tokens, heads, head_dim) = wide(q), CACHES[key_pool.dtype], q.shape
     if head_dim % (lanes := call("lanes")):
         raise Declined(f"head_dim must be a multiple of {lanes}, got {head_dim}")
-    out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
+    out, lse = torch.zeros(tokens, heads, head_dim), torch.full((tokens, heads), -torch.inf)
     read = [x.contiguous() for x in (block_tables, context_lens, cu_seqlens)]
     sizes = kind, len(context_lens), block_tables.shape[1], key_pool.shape[1], heads
     pointers = [x.data_ptr() for x in (*read, queries, key_pool, value_pool, out, lse)]
