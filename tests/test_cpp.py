@@ -55,7 +55,8 @@ def as_multiplied(x: torch.Tensor, form: str | torch.dtype) -> torch.Tensor:
         return x.double()
     groups = x.float().view(len(x), x.shape[1] // 32, 32)
     most = groups.abs().amax(-1, keepdim=True)
-    whole = (groups.double() * (127 / most).nan_to_num(posinf=0).double()).round()
+    by = torch.tensor(127.0) / most  # 127 / most would be 127 times the reciprocal, rounded twice
+    whole = (groups.double() * by.nan_to_num(posinf=0).double()).round()
     return (whole * (most / 127).double()).view_as(x)
 
 
