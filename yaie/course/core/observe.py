@@ -244,9 +244,9 @@ class Observer:
 
     def parts(self, what: str, got: Any, *names: str) -> tuple[Any, ...]:
         """What a call returned, if it is a tuple with a part for each name; else the case ends."""
-        is_tuple = isinstance(got, tuple)
-        came = f"a tuple of {len(got)}" if is_tuple else short(got)
-        right = is_tuple and len(got) == len(names)
+        is_known = isinstance(got, (list, tuple))
+        came = f"a {type(got).__name__} of {len(got)}" if is_known else short(got)
+        right = isinstance(got, tuple) and len(got) == len(names)
         problem = "" if right else f"returned {came}, expected a tuple ({', '.join(names)})"
         if not self.note(what, came, problem):
             self.stop()

@@ -45,6 +45,8 @@ def cases() -> Iterator[Case]:
         yield case(small, True, scale)
     q, k, v = qkv(3, 5, 2, 1, 8)
     yield case([60 * q, 4 * k, v], True, also=", scores up to 317", atol=1e-4)
+    far = torch.full((2, 1, 4), 200.0)
+    yield case([far, -far, new(2, 1, 4)], True, also=", scores of -80000")
     for dtype in (torch.float16, torch.bfloat16):
         q, k, v = qkv(40, 40, 2, 2, 16)
         half = [x.to(dtype) for x in (2 * q, 2 * k, v)]
@@ -98,6 +100,8 @@ def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
         out = out.double()
     sees = f"keys 0 to i + {past}" if is_causal else "all keys"
     average = f"Query i sees {sees}, and query head h reads KV head h // {group}."
+    if q.dtype in (torch.float16, torch.bfloat16):
+        average = "Only the last rounding may be seen: scores, weights and sums are float32."
     see.close("the output", out, want, average, rtol=case.rtol, atol=case.atol)
     total = f"It is log(sum of exp(score)) over {sees}, after scaling."
     see.close("the log-sum-exp", lse, want_lse.float(), total)
