@@ -76,11 +76,11 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
     see.stop_if_wrong()
     because = (
         f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, rotated by "
-        "the angle of the token's position."
+        "the angle that the tables have for the token's position."
     )
     step = 1e-4
     if x.dtype != torch.float32:
-        because = "Only the last rounding may be seen: the tables stay in float32."
+        because = "Only the last rounding may be seen: tables and products stay in float32."
         step = 0.6 * torch.finfo(x.dtype).eps
     see.equal("the result's dtype", got.dtype, x.dtype, "It is that of x.")
     want = oracles.rotary(case.x, case.positions, *case.angles)
