@@ -51,6 +51,9 @@ def cases() -> Iterator[Case]:
         kind = "step" if count == 2 else "refused"
         hidden = new(1, count, 10)
         yield Case(name, layer=layer, hidden=hidden, past=pair, kind=kind, ids=None)
+    name = "3 tokens with a past of 4 and position_ids=[[0, 1, 2]], where max_position_embeddings is 6"
+    ids = torch.tensor([[0, 1, 2]])
+    yield Case(name, layer=layer, hidden=new(1, 3, 10), past=past, kind="refused", ids=ids)
     layer, hidden = layer_of(new, 6, 2, 4, room=32), new(2, 12, 10)
     for sizes in ([12], [1] * 12, [5, 1, 1, 5], [3, 9]):
         name = f"12 tokens in pieces of {sizes}, each with the past that the one before returned"
@@ -100,7 +103,9 @@ def observe(RadixAttentionBlock: Any, case: Case, see: Observer) -> None:
     block = new_block(RadixAttentionBlock, case.layer)
     if case.kind == "refused":
         because = "There is no rotary angle for position 6: say so, instead of computing nonsense."
-        call = partial(block, case.hidden, past_key_value=case.past)
+        if case.ids is not None:
+            because = "The sequence has 7 tokens, past and new, whichever positions the new ones get."
+        call = partial(block, case.hidden, past_key_value=case.past, position_ids=case.ids)
         see.raises("forward", ValueError, call, because)
     elif case.kind == "pieces":
         observe_pieces(block, case, see)
@@ -121,7 +126,8 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     atol = 2e-5 if case.kind == "far" else 1e-5
     see.close("the new past's keys", keys, want_keys, order, atol=atol)
     see.close("the new past's values", values, want_values, order)
-    see.close("the output", out, want)
+    through = "Each new token attends to the past and to the new ones as far as itself; o_proj follows."
+    see.close("the output", out, want, through)
     for x, before in zip(past or (), case.past or (), strict=True):
         see.equal("past_key_value after the call", x, before, "Leave the argument as it is.")
     with see.call("forward without use_cache"):
@@ -129,7 +135,8 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     got = "a tuple" if isinstance(alone, tuple) else "no tuple"
     problem = "returned a tuple" if got == "a tuple" else ""
     if see.note("forward without use_cache", got, problem, "It returns the output alone."):
-        see.close("the output of forward without use_cache", alone, want)
+        same = "`use_cache` only decides whether the new past is returned, too."
+        see.close("the output of forward without use_cache", alone, want, same)
 
 
 def observe_pieces(block: Any, case: Case, see: Observer) -> None:
