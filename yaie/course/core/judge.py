@@ -151,6 +151,8 @@ def diagnose(
         if versions.seconds > versions.patience:
             break
     late = [(m, facts) for m, facts in near if versions.passes_before(m, failure)]
+    if not late and isinstance(failure.fact.got, Raised) and failure.fact.got.is_foreign:
+        return None  # one error has many causes, and the line at which it came says more
     if same := _alike_ones(late or near, failure):
         return _told_apart(exercise, target, failure, same, versions)
     return None
