@@ -107,7 +107,8 @@ def observe_match(
     observe_root(see, found.node, tree, namespace, call)
     observe_times(see, found.node, tree, call, clock, times)
     held = f"what the tree holds after {call}"
-    see.equal(held, table(tree), oracle.value, "match removes nothing.")
+    kept = "match removes nothing, and changes no value."
+    see.equal(held, table(tree), oracle.value, kept)
     see_consistent(see, tree, call)
 
 
@@ -134,7 +135,12 @@ def observe_times(
     }
     want = {short_list(list(path)) for _, path, other in all_nodes(tree) if id(other) in on_path}
     fresh = "A match uses every node on its path, and no other: eviction goes by these times."
-    see.equal(f"the paths with a new last_access after {call}", sorted(new), sorted(want), fresh)
+    what = f"the list of paths with a new last_access after {call}"
+    see.equal(what, sorted(new), sorted(want), fresh)
+    ahead = any(other.last_access > tree._clock for _, _, other in all_nodes(tree))
+    ticks = "`self._tick()` gives the tree's own time, by which nodes that are inserted later are younger."
+    problem = "has a last_access ahead of the tree's clock"
+    see.true(f"a node on the path of {call}", not ahead, problem, ticks)
     stamps = len({other.last_access for _, _, other in all_nodes(tree) if id(other) in on_path})
     one = "All of them are used by one call: they get its time."
     see.at_most(f"the number of different times on the path of {call}", stamps, 1, one)
