@@ -71,7 +71,7 @@ def sentence(what: str, problem: str) -> str:
 
 _AFTER = "of|in|to|after|at|for|from|up|on|per|that|captured|replayed|written"
 _HEAD = re.compile(rf"(?:the|bytes|requests) [a-z' -]*?(?=,| (?:{_AFTER})\b|$)")
-_PLURAL = re.compile(r"^(?:bytes|requests)\b|(?<![aisu])s$")
+_PLURAL = re.compile(r"^(?:bytes|requests)\b|(?<![aisu])s$|children$")
 _VERB = re.compile(r"^(?:is|has)\b")
 
 
