@@ -10,17 +10,20 @@ from yaie.course.exercises.nb03.books import FAILED, Books, after, film, new_man
 from yaie.engine.kv_cache import OutOfBlocks
 
 # Steps are ("new", name, tokens), ("new", name, tokens, parent, blocks of the parent to share)
-# and ("end", name). The parent "free" stands for the free block with that index.
+# and ("end", name). The parent "free" stands for the free block with that index, "a and free" for the
+# first block of a before it.
 
 
 def cases() -> Iterator[Case]:
     for num_tokens, block_size in ((20, 16), (32, 16), (1, 16), (17, 16), (7, 1), (0, 4)):
         yield case(8, block_size, ("new", "a", num_tokens))
     yield case(8, 4, ("new", "a", 7), ("new", "a", 5))
+    yield case(8, 4, ("new", "a", 0), ("new", "a", 5))
     yield case(4, 4, ("new", "a", 8), ("new", "b", 12))
     yield case(6, 4, ("new", "a", 9), ("new", "b", 11, "a", 2), ("new", "c", 30, "a", 2))
     for bad in (("new", "b", 7, "a", 2), ("new", "b", 8, "free", 0), ("new", "b", 8, "free", -1)):
         yield case(6, 4, ("new", "a", 8), bad)
+    yield case(6, 4, ("new", "a", 8), ("new", "b", 9, "a and free", 0))
     generator = random.Random(0)
     for block_size in (1, 3, 4):
         yield case(12, block_size, *random_steps(generator, 12, block_size))
@@ -84,8 +87,10 @@ def observe_allocate(
 ) -> None:
     free, size = books.free(), books.block_size
     prefix: Sequence[int] = books.tables.get(parent, [])[:count]
-    if parent == "free":
+    if parent.endswith("free"):
         prefix = (manager.free_block_list[count],)
+    if parent == "a and free":
+        prefix = [*books.tables.get("a", [])[:1], *prefix]
     missing = books.needed(num_tokens) - len(prefix)
     call = f"allocate_blocks({name!r}, {num_tokens}{f', {prefix}' if prefix else ''})"
     arguments = (name, num_tokens, prefix) if prefix else (name, num_tokens)
@@ -115,6 +120,9 @@ def observe_allocate(
     taken = sorted(set(table[len(prefix) :]) & set(free))
     once = "Each of the others was free before, and is in the table once."
     see.equal(f"the number of new blocks in {call}", len(taken), missing, once)
+    kept = type(manager.block_tables.get(name)).__name__
+    grows = "The request grows: `append_tokens` appends to this list."
+    see.equal(f"the type of block_tables[{name!r}] after {call}", kept, "list", grows)
     books.record(name, table, num_tokens)
     books.compare(see, manager, call)
     kept = "The caller's list stays as it is."
