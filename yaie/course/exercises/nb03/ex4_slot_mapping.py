@@ -45,6 +45,7 @@ def observe(KVCacheManager: type, case: Case, see: Observer) -> None:
     else:
         with see.call(call):
             got = manager.slot_mapping(*arguments)
+        see.kind(call, got, (list, tuple), "a list of ints")
         want = slots(case.table, case.size, case.start, case.end)
         see.equal(call, got, want, "A slot is block * block_size + offset.")
 
