@@ -51,8 +51,9 @@ def cases() -> Iterator[Case]:
         kind = "step" if count == 2 else "refused"
         hidden = new(1, count, 10)
         yield Case(name, layer=layer, hidden=hidden, past=pair, kind=kind, ids=None)
-    name = "3 tokens with a past of 4 and position_ids=[[0, 1, 2]], where max_position_embeddings is 6"
     ids = torch.tensor([[0, 1, 2]])
+    ends = f"position_ids={ids.tolist()}, where max_position_embeddings is 6"
+    name = f"3 tokens with a past of 4 and {ends}"
     yield Case(name, layer=layer, hidden=new(1, 3, 10), past=past, kind="refused", ids=ids)
     layer, hidden = layer_of(new, 6, 2, 4, room=32), new(2, 12, 10)
     for sizes in ([12], [1] * 12, [5, 1, 1, 5], [3, 9]):
@@ -104,7 +105,7 @@ def observe(RadixAttentionBlock: Any, case: Case, see: Observer) -> None:
     if case.kind == "refused":
         because = "There is no rotary angle for position 6: say so, instead of computing nonsense."
         if case.ids is not None:
-            because = "The sequence has 7 tokens, past and new, whichever positions the new ones get."
+            because = "Past and new tokens are 7, whichever positions the new ones get."
         call = partial(block, case.hidden, past_key_value=case.past, position_ids=case.ids)
         see.raises("forward", ValueError, call, because)
     elif case.kind == "pieces":
@@ -126,7 +127,7 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     atol = 2e-5 if case.kind == "far" else 1e-5
     see.close("the new past's keys", keys, want_keys, order, atol=atol)
     see.close("the new past's values", values, want_values, order)
-    through = "Each new token attends to the past and to the new ones as far as itself; o_proj follows."
+    through = "Each new token attends to the past, and to the new tokens as far as itself."
     see.close("the output", out, want, through)
     for x, before in zip(past or (), case.past or (), strict=True):
         see.equal("past_key_value after the call", x, before, "Leave the argument as it is.")

@@ -10,8 +10,8 @@ from yaie.course.exercises.nb03.books import FAILED, Books, after, film, new_man
 from yaie.engine.kv_cache import OutOfBlocks
 
 # Steps are ("new", name, tokens), ("new", name, tokens, parent, blocks of the parent to share)
-# and ("end", name). The parent "free" stands for the free block with that index, "a and free" for the
-# first block of a before it.
+# and ("end", name). The parent "free" stands for the free block with that index, "a and free" for
+# the first block of a and that one.
 
 
 def cases() -> Iterator[Case]:
