@@ -13,6 +13,7 @@ def cases() -> Iterator[Case]:
         yield case(("keep", PROMPT), ("match", prompt))
     for prompt in ([1], [1, 2]):
         yield case(("keep", [1, 2]), ("match", prompt), size=1)
+    yield case(("keep", [*map(ord, "radix!")]), ("match", "radix?"), ("match", "radix!"))
     longer, adapted = [*PROMPT, 99], ("keep", PROMPT, "adapter")
     yield case(adapted, ("match", longer))
     yield case(adapted, ("keep", PROMPT), ("match", longer, "adapter"), ("match", longer))

@@ -4,6 +4,7 @@ A trace has steps of the form (action, …). A step whose request does not run i
 any part of a trace is a trace.
 """
 
+import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from yaie.course.exercises.nb03.books import FAILED, after
 from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine.kv_cache import BlockPool
 from yaie.engine.radix import Match, RadixNode
+from yaie.engine.radix_node import as_token_ids
 
 SIZE = 2  # tokens per block, unless a case has its own
 PROMPT = [1, 2, 3, 4, 5, 6]  # three full blocks
 USERS = "Each table that holds a block is a user of it, and so is the cache if its tree names it."
 WORDS = {  # of each action, to tell a trace with
     "keep": "{0} was cached",
-    "match": "match({0})",
+    "match": "match({0!r})",
     "start": "{0!r} starts with {1}",
     "insert": "insert of the first {1} tokens of {0!r}",
     "insert without the last": "insert of the first {1} tokens of {0!r} without the last block",
@@ -135,13 +137,14 @@ class Life:
 
     # ------------------------------------------------------------------ steps that are observed
 
-    def match(self, prompt: list[int], namespace: str = "") -> Any:
-        see, tokens = self.see, list(prompt)
-        call = f"match({prompt}{f', {namespace!r}' if namespace else ''})"
+    def match(self, given: list[int] | str, namespace: str = "") -> Any:
+        see, prompt = self.see, as_token_ids(given) if isinstance(given, str) else given
+        tokens = copy.copy(given)
+        call = f"match({given!r}{f', {namespace!r}' if namespace else ''})"
         with see.call(call):
             found = self.cache.match(tokens, namespace) if namespace else self.cache.match(tokens)
         own = "They are the request's own tokens, which it has yet to compute."
-        see.equal(f"token_ids after {call}", tokens, prompt, own)
+        see.equal(f"token_ids after {call}", tokens, given, own)
         see.kind(call, found, Match)
         blocks = self.oracle.match(prompt[:-1], namespace)
         length = len(blocks) * self.size
