@@ -288,9 +288,12 @@ def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
     ):  # fmt: skip
         run = partial(sampler.sample, logits, **{name: value})
         see.raises(f"sample of two rows, {name}={value}", ValueError, run, NOT_RANGE)
-    run = partial(sampler.sample, logits, generators=seeded(1))
     shared = "Each row has a generator of its own; otherwise two requests would share a stream."
-    see.raises("sample of two rows with one generator", ValueError, run, shared)
+    for given, words in ((seeded(1), "one generator"), ([], "an empty list of generators")):
+        for options in ({}, {"temperature": 0.0}):
+            run = partial(sampler.sample, logits, generators=given, **options)
+            greedy = ", temperature=0" if options else ""
+            see.raises(f"sample of two rows with {words}{greedy}", ValueError, run, shared)
 
 
 def draw(SamplingKernel: type) -> Any:
