@@ -49,9 +49,9 @@ def in_words(case: Case) -> str:
 
 def shown(tile: tuple[Any, Any]) -> str:
     scores = tile[0]
-    if scores.numel() > 12:
-        return str(list(scores.shape))
-    return str([[round(x, 2) for x in row] for row in scores.flatten(0, -2).tolist()])
+    if scores.numel() > 12 or scores.ndim != 2:
+        return f"of shape {list(scores.shape)}"
+    return str([[round(x, 2) for x in row] for row in scores.tolist()])
 
 
 def observe(OnlineSoftmax: type, case: Case, see: Observer) -> None:
