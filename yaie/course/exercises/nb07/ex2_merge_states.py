@@ -31,6 +31,9 @@ def cases() -> Iterator[Case]:
     ):  # fmt: skip
         name = f"merge_states{words}, where nothing has seen no key, nor has row 2 of a"
         yield planned(f"the call {name}", a, b, STATE)
+    low = [[[1.0, 2.0]]], [[-900.0]]
+    nothing = [[[0.0, 0.0]]], [[-INF]]
+    yield planned("the log-sum-exps -900 and -inf, which is that of no key", low, nothing, low)
     twice = STATE[0], [[0.5 + math.log(2)], [0.7 + math.log(2)], [-INF]]
     yield planned(
         "the call merge_states(a, a), where row 2 of a has seen no key", STATE, STATE, twice
