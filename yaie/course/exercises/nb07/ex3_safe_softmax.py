@@ -19,6 +19,7 @@ TOLERANCE = {
 
 def cases() -> Iterator[Case]:
     yield planned([[1.0, 2.0, 3.0]])
+    yield planned([[-3e38, -INF]])
     for dtype, row in ((torch.float32, [200.0, 199.0]), (torch.float16, [12.0, 11.0])):
         yield planned([row, [-x for x in row], [0.0, 1.0]], dtype)
     yield planned([[1.0, -INF, 3.0], [-INF, 0.0, -INF]])
