@@ -71,6 +71,14 @@ def test_all_of_them_together(folder, wanted, capsys):
         assert f"yours, it computes {operator}." in said
 
 
+def test_all_parts_of_the_engine_together(folder, wanted, capsys):
+    """The sampler, too, in whose place a kernel chooses the tokens above."""
+    parts = [exercise for exercise in exercises() if exercise.part]
+    assert answers(folder, exercises=[exercise.id for exercise in parts]) == wanted
+    mine = [f"{exercise.id} {exercise.what}: yours, it passes its check." for exercise in parts]
+    assert capsys.readouterr().out.splitlines()[:-1] == sorted(mine)
+
+
 def test_what_is_computed_shows_in_the_answers(folder, wanted):
     """Else the tests above would prove nothing."""
     register("reshape_and_cache", "lost", lambda *arguments: None)

@@ -168,7 +168,9 @@ def _joined(exercise: Exercise, mine: list[Any]) -> Any:
 
 
 def _own(loaded: Any) -> set[str]:
-    """The names that a learner's class defines itself, Python's bookkeeping aside."""
+    """The names that a learner's class defines itself, Python's bookkeeping aside; and what the
+    reference sets for each class that derives from it, as it was, hides nothing."""
     if not isinstance(loaded, type):
         return set()
-    return {n for n in vars(loaded) if not n.startswith("__") or n == "__init__"}
+    own = {n: v for n, v in vars(loaded).items() if not n.startswith("__") or n == "__init__"}
+    return {n for n, v in own.items() if getattr(super(loaded, loaded), n, None) is not v}
