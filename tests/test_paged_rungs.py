@@ -136,7 +136,7 @@ def test_triton_equals_the_oracle(rung, case, dtype, device, monkeypatch):
     one or the other."""
     many = (1, 100) if device == "cuda" else (1, 100)[SHAPES.index(case) % 2 :][:1]
     for number in many:
-        monkeypatch.setattr("yaie.ops.triton.paged.num_processors", lambda device, n=number: n)
+        monkeypatch.setattr("yaie.ops.triton.paged.multiprocessors", lambda device, n=number: n)
         check(rung, batch(case, dtype, device))
 
 

@@ -78,7 +78,7 @@ def test_softmax_of_extremes(columns):
 def test_programs_that_take_several_rows(programs, monkeypatch):
     config = {"num_warps": 4, "programs": programs, "STAGES": 2}
     monkeypatch.setattr(norm, "_row_configs", lambda block: [config])
-    monkeypatch.setattr(norm, "num_processors", lambda device: 2)
+    monkeypatch.setattr(norm, "multiprocessors", lambda device: 2)
     runtime.TUNED.clear()
     x, weight = draw(11, 33), draw(33)
     near(softmax(x, backend="triton"), x.double().softmax(1))

@@ -38,7 +38,7 @@ def run(kernel, *arguments, grid, warmup, **options):
 JITFunction.run = run
 from yaie.ops.triton import elementwise, flash, kv, norm, paged, rotary
 
-norm.num_processors = paged.num_processors = lambda device: 132
+norm.multiprocessors = paged.multiprocessors = lambda device: 132
 for arch, dtype in product((80, 90), (torch.float32, torch.float16, torch.bfloat16)):
     print(f"sm_{arch}, {dtype}", flush=True)
     fp8 = [torch.float8_e4m3fn] if arch >= 89 else []

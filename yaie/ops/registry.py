@@ -9,6 +9,7 @@ interpreter: slowly, but the same kernels.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import pkgutil
@@ -70,6 +71,13 @@ class Declined(Unsupported):
 class FallbackWarning(UserWarning):
     """`auto` passed a back end over: shown once for each operator, back end and reason. Reasons
     that differ only in a number, such as a tensor's size, count as the same."""
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """Streaming multiprocessors of the device; 1 for a CPU."""
+    cuda = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).multi_processor_count if cuda else 1
 
 
 def declare(table: Mapping[str, Mapping[str, str]]) -> None:

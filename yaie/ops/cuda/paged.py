@@ -21,7 +21,7 @@ from yaie.ops.cuda.launching import (
 )
 from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
-from yaie.ops.registry import Declined, Unsupported, announce
+from yaie.ops.registry import Declined, Unsupported, announce, multiprocessors
 
 _MMA = constants("paged/mma.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
@@ -200,14 +200,6 @@ def require_dim(rung: str, q: Tensor, most: int) -> None:
     """Raise Unsupported unless heads have up to `most` elements."""
     if q.shape[2] > most:
         raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    """Streaming multiprocessors of the device; 1 for a CPU."""
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _require_mma(q: Tensor, key_pool: Tensor, value_pool: Tensor) -> None:

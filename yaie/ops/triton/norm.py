@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from yaie.ops.plans import made
-from yaie.ops.registry import Unsupported
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, run_kernel
+from yaie.ops.registry import Unsupported, multiprocessors
+from yaie.ops.triton.runtime import Config, fastest, launches, run_kernel
 
 LONGEST_ROW = 32768  # in registers: 32 elements for each of 1024 threads
 LARGE = 1 << 22  # elements from which on the configurations are timed
@@ -100,7 +100,7 @@ def launch_over_rows(name: str, kernel: Any, tensors: tuple[Tensor, ...], *numbe
         return
     if size > LONGEST_ROW:
         raise Unsupported(f"rows have at most {LONGEST_ROW} elements, got {size}")
-    block, processors = triton.next_power_of_2(size), num_processors(x.device)
+    block, processors = triton.next_power_of_2(size), multiprocessors(x.device)
 
     def launch(config: Config) -> None:
         constants = dict(config)

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
-from yaie.ops.registry import Unsupported
+from yaie.ops.registry import Unsupported, multiprocessors
 from yaie.ops.triton import runtime
 from yaie.ops.triton.flash import find_sequence
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision, run_kernel
+from yaie.ops.triton.runtime import Config, fastest, launches, precision, run_kernel
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
 
@@ -217,7 +217,7 @@ def paged_attention(
         splits = _num_splits(
             tiles * num_kv_heads,
             max_blocks * block_size // config["BLOCK_N"],
-            constants.pop("PROGRAMS") * num_processors(q.device),
+            constants.pop("PROGRAMS") * multiprocessors(q.device),
         )
         parts, part_lse = out, lse
         if splits > 1:

@@ -92,12 +92,6 @@ def largest_code(pool: torch.Tensor) -> float:
     return torch.finfo(pool.dtype).max
 
 
-@functools.cache
-def num_processors(device: torch.device) -> int:
-    """Streaming multiprocessors of the device; 1 under the interpreter, which is one program."""
-    return 1 if INTERPRETED else torch.cuda.get_device_properties(device).multi_processor_count
-
-
 def run_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Launch a kernel, and note the launch for `yaie.ops.plans`. Triton takes longer to choose the
     compiled kernel than to launch it, so a planned call skips the choice. It launches by torch's

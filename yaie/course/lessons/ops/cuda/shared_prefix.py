@@ -9,10 +9,10 @@ from torch import Tensor
 
 from yaie.ops.cuda.flash import State
 from yaie.ops.cuda.launching import constants, token_rows
-from yaie.ops.cuda.paged import decode, decode_step, mma, multiprocessors
+from yaie.ops.cuda.paged import decode, decode_step, mma
 from yaie.ops.plans import made
 from yaie.ops.reference.attention import positive_scale
-from yaie.ops.registry import Unsupported, announce
+from yaie.ops.registry import Unsupported, announce, multiprocessors
 
 _CASCADE = constants("paged/cascade.cu")
 WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be worth a second launch

@@ -13,15 +13,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from yaie.ops.triton.runtime import (
-    INTERPRETED,
-    Config,
-    aligned,
-    fastest,
-    launches,
-    num_processors,
-    precision,
-)
+from yaie.ops.registry import multiprocessors
+from yaie.ops.triton.runtime import INTERPRETED, Config, aligned, fastest, launches, precision
 
 LARGE = 1 << 30  # multiplications from which on the configurations are timed
 
@@ -171,7 +164,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
         constants = dict(config)
         if constants.pop("PERSISTENT"):
-            tiles = min(tiles, num_processors(a.device))
+            tiles = min(tiles, multiprocessors(a.device))
         descriptor_matmul_kernel[(tiles,)](
             TensorDescriptor.from_tensor(a, [block_m, block_k]),
             TensorDescriptor.from_tensor(b, [block_k, block_n]),
