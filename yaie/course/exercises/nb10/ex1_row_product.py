@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from yaie.course.core import native
+from yaie.course.core.compare import short
 from yaie.course.core.cuda import poisoned, unwritten
 from yaie.course.core.observe import Case, Observer
 
@@ -13,6 +14,7 @@ from yaie.course.core.observe import Case, Observer
 SHAPES = (
     *((4, 64, 1), (1, 64, 1), (4, 70, 1), (3, 3, 1), (6, 37, 1), (5, 576, 1)),
     *((8, 64, 2), (10, 64, 3), (7, 19, 4), (3, 32, 7), (2, 0, 1), (13, 129, 5)),
+    (27, 4, 49),  # 27 / 49 × 49 is less than 27 in floats of 32 and of 64 bits
 )
 VECTORS = "The check has LANES = 4: a row of 256 numbers takes 64 loads."
 ONCE = "Each weight belongs to one product: load it once."
@@ -59,6 +61,6 @@ def _gaps(found: list[list[int]], rows: int) -> str:
     at = 0
     for thread, (first, last) in enumerate(found):
         if first != at or last < first:
-            return f"{found}: thread {thread} begins at row {first}, expected {at}"
+            return f"{short(found)}: thread {thread} begins at row {first}, expected {at}"
         at = last
-    return "" if at == rows else f"{found} end at row {at}, expected {rows}"
+    return "" if at == rows else f"{short(found)} end at row {at}, expected {rows}"
