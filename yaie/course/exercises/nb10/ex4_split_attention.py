@@ -21,7 +21,7 @@ def cases() -> Iterator[Case]:
         yield case(length, head_dim)
     yield case(600, 16, ", scores of a thousand", by=500.0)
     yield case(600, 16, ", all scores far below 0", shift=-300.0)
-    yield case(300, 32, ", the largest score last", rising=True)
+    yield case(300, 32, ", the largest score last", rising=True, by=500.0)
     yield case(300, 16, ", with two parts that have no keys", empty=1)
 
 
