@@ -35,8 +35,13 @@ def observe(define: Callable[[str], None], case: Case, see: Observer) -> None:
     because = "The full name of the operator is the namespace, two colons, silu_and_mul."
     see.note("the operators in the namespace afterwards", defined, missing, because)
     see.stop_if_wrong()
+    operator = getattr(torch.ops, namespace).silu_and_mul
+    schema = operator.default._schema
+    written = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    read = "The operator only reads x, so the schema is `silu_and_mul(Tensor x) -> Tensor`."
+    see.equal("the arguments that the schema says are written", written, [], read)
     with unlogged():
-        case.look(getattr(torch.ops, namespace).silu_and_mul, case, see)
+        case.look(operator, case, see)
 
 
 @contextmanager
@@ -80,6 +85,7 @@ def at_fake(operator: Any, case: Case, see: Observer) -> None:
     with see.call("the fake"), warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
         fake = operator(fake_x)
+    see.kind("the fake", fake, torch.Tensor, "an empty tensor")
     promise = "The fake promises what the operator returns for such an x."
     see.equal("its shape", tuple(fake.shape), (3, 8), promise)
     see.equal("its dtype", fake.dtype, x.dtype, promise)
