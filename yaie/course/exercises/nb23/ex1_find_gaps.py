@@ -49,9 +49,12 @@ def steps() -> dict[str, list[Kernel]]:
 
 
 def observe(find: Callable[[Sequence[Kernel]], Any], case: Case, see: Observer) -> None:
+    given = list(case.kernels)
     with see.call("find_gaps(kernels)"):
-        got = find(list(case.kernels))
+        got = find(given)
     see.kind("find_gaps(kernels)", got, list)
+    same = given == list(case.kernels)
+    see.true("the list of kernels", same, "is in another order", "It belongs to the caller.")
     if not getattr(case, "recorded", False):
         want = by_the_tick(case.kernels)
         plain = [tuple(gap) if isinstance(gap, tuple) else gap for gap in got]
