@@ -57,6 +57,7 @@ PLANNED = {
         1, dram=0.1, l2=0.2, l1=0.2, tensor=0.0, fma=0.1, issue=0.1, wait_barrier=6.0
     ),
     "200 thread blocks that wait for loads": few(200, wait_memory=9.0),
+    "one thread block less than a wave": few(1055, wait_barrier=7.0),
     "one whole wave": profile(thread_blocks=1056.0, waves=1.0, wait_barrier=7.0),
     "attention on tensor cores": profile(
         tensor=53.8, l1=50.4, issue=30.8, wait_memory=0.3, wait_shared=1.2, wait_math=0.6,
