@@ -5,6 +5,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from yaie.course import viz
@@ -68,8 +69,9 @@ def observe_curve(
             times = varying_arrivals(told, peak, seconds, rng)
         right = isinstance(times, list) and all(isinstance(time, float) for time in times)
         see.require(call, right, "must return a list of times, which are floats")
-        inside = all(0 <= a < b < seconds for a, b in zip([0.0, *times], times, strict=False))
-        see.require(call, inside, f"must return ascending times from 0 to {seconds:g}")
+        odd, problem = out_of_order(times, seconds)
+        see.note(call, odd, problem)
+        see.stop_if_wrong()
         runs.append(times)
         see.require(
             f"rate, in {len(runs)} calls of {call},",
@@ -112,6 +114,16 @@ def observe_curve(
         "the covariance of the two halves' counts, divided by their size,", together / scale, 0.0,
         because, rtol=0.0, atol=0.35,
     )  # fmt: skip
+
+
+def out_of_order(times: list[float], seconds: float) -> tuple[str, str]:
+    """What is wrong with times that should ascend from 0 to `seconds`, in a word and in many."""
+    for before, time in pairwise([-math.inf, *times]):
+        if not 0 <= time < seconds:
+            return "outside", f"returned {time:.4g}, expected times from 0 to {seconds:g}"
+        if time <= before:
+            return "order", f"returned {time:.4g} after {before:.4g}, expected ascending times"
+    return "", ""
 
 
 def observe_generator(varying_arrivals: Any, see: Observer) -> None:
