@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.course import viz
+from yaie.course.core.compare import short
 from yaie.course.core.observe import Case, Observer
 
 
@@ -27,7 +28,7 @@ class Sizes:
 
 # Rank, ranks, query heads, KV heads.
 PLANNED = ((0, 1, 9, 3), (1, 3, 9, 3), (1, 2, 32, 8), (2, 4, 8, 2), (1, 4, 8, 2), (5, 8, 8, 1))
-SMALL = Sizes(8, 2, 4, 24, 20, 40)
+SMALL = Sizes(8, 2, 6, 24, 20, 40)
 
 
 def cases() -> Iterator[Case]:
@@ -100,6 +101,10 @@ def observe_heads(see: Observer, heads_of: Any, case: Case) -> None:
     with see.call("heads_of"):
         got = heads_of(case.rank, case.size, case.num_heads, case.num_kv)
     see.parts("heads_of", got, "query heads", "KV heads")
+    for name, heads in zip(("query heads", "KV heads"), got, strict=True):
+        problem = f"returned {short(heads)} for the {name}, expected a range"
+        see.true("heads_of", isinstance(heads, range), problem)
+    see.stop_if_wrong()
     each, group = case.num_heads // case.size, case.num_heads // case.num_kv
     own = [head for head in range(case.num_heads) if head // each == case.rank]
     in_order = f"The ranks take the query heads in order, {each} each."
