@@ -9,6 +9,7 @@ from yaie.course.lessons.rules import RULES, SEVERAL_GPUS, TOOLS, Change, Record
 CU, TEST, ROWS = "csrc/norm/rms_norm.cu", "tests/test_norm.py", "tests/kernel_cases.py"
 PAGE = "yaie/course/exercises/nb11/ex2_softmax.md"
 STUB, SOLVED = "exercises/11_first_triton_kernels/2_softmax.py", "solutions/x/2_softmax.py"
+ADD_STUB, ADD_SOLVED = "exercises/14_first_cuda_kernel/1_add.cu", "solutions/x/1_add.cu"
 H200, T4 = Record("NVIDIA H200"), Record("Tesla T4")
 Planned = tuple[Change, tuple[str, ...]]
 
@@ -23,7 +24,7 @@ def kernel(*files: str, **more: object) -> Change:
 
 
 PLANNED: dict[str, Planned] = {
-    "a text": (of("README.md"), ()),
+    "a text": (of("README.md", "yaie/ops/triton/notes.md"), ()),
     "a kernel alone": (of(CU), ("test", "sanitizers")),
     "a kernel with a row in the table of kernels": (kernel(), ()),
     "a kernel with a test of its own": (of(CU, TEST, passed=frozenset(TOOLS)), ()),
@@ -34,8 +35,14 @@ PLANNED: dict[str, Planned] = {
     "a kernel in Triton": (of("yaie/ops/triton/norm.py"), ("test",)),
     "a kernel in Triton with a test": (of("yaie/ops/triton/norm.py", TEST), ()),
     "a kernel and a helper of tests": (of(CU, "tests/tiny.py", passed=frozenset(TOOLS)), ("test",)),
-    "a script of csrc/": (of("csrc/setup.py"), ()),
-    "a new operator without a row": (kernel(new_operators=("softcap",)), ("registry",)),
+    "a kernel that a fourth tool has passed": (
+        of(CU, TEST, passed=frozenset({*TOOLS, "synccheck"})), (),
+    ),
+    "files of csrc/ that are no kernels": (of("csrc/setup.py", "csrc/cpu/linear.cpp"), ()),
+    "a kernel's stub and solution": (of(ADD_STUB, ADD_SOLVED), ()),
+    "a new operator without a row": (
+        kernel("tests/test_registry.py", new_operators=("softcap",)), ("registry",),
+    ),
     "a new operator": (kernel("yaie/ops/registry.py", new_operators=("softcap",)), ()),
     "a claim without a record": (kernel(faster_on=("NVIDIA H200",)), ("record",)),
     "a claim, another GPU was measured": (
@@ -52,8 +59,9 @@ PLANNED: dict[str, Planned] = {
         ("record",),
     ),
     "ranks, one GPU was measured": (of(SEVERAL_GPUS[0], records=(H200,)), ("two GPUs",)),
-    "ranks, two GPUs were measured": (of(SEVERAL_GPUS[0], records=(H200, Record("A100", 2))), ()),
+    "ranks, four GPUs were measured": (of(SEVERAL_GPUS[0], records=(H200, Record("A100", 4))), ()),
     "a page with its stub alone": (of(PAGE, STUB), ("generated",)),
+    "a page with its solution alone": (of(PAGE, SOLVED), ("generated",)),
     "a page with both generated files": (of(PAGE, STUB, SOLVED), ()),
     "the cases of an exercise": (of(PAGE.replace(".md", ".py")), ()),
     "a pinned version": (of("constraints.txt"), ("changelog",)),
@@ -84,7 +92,7 @@ def draw_one(generator: random.Random) -> tuple[Change, list[str]]:
     if fate["test"] == "met":
         files.add(generator.choice((ROWS, TEST)))
     if fate["test"] == "broken":
-        files.add(generator.choice(("tests/launches.py", "tests/emulator/test_notes.md")))
+        files.add(generator.choice(("tests/test_notes.md", "tests/emulator/test_race.py")))
     if fate["registry"] != "untouched":
         operators = ("softcap",)
     if fate["registry"] == "met":
