@@ -84,6 +84,7 @@ def observe_curve(
     for row, times in zip(counts, runs, strict=True):
         for time in times:
             row[min(PARTS - 1, int(time / width))] += 1
+    ratios, errors = [], []
     for part in range(PARTS):
         here = [row[part] for row in counts]
         grid = [rate((part + (n + 0.5) / 200) * width) for n in range(200)]
@@ -105,6 +106,18 @@ def observe_curve(
             f"the variance of the number of requests {span}", statistics.pvariance(here), want,
             because, rtol=0.0, atol=6.5 * spread + 0.05,
         )  # fmt: skip
+        if want >= 1:
+            ratios.append(statistics.pvariance(here) / want)
+            errors.append((spread / want) ** 2)
+    if ratios:
+        see.close(
+            "the variance of the number of requests over its mean, in parts with one or more,",
+            statistics.fmean(ratios), 1.0, because, rtol=0.0,
+            atol=6 * math.sqrt(sum(errors)) / len(ratios),
+        )  # fmt: skip
+    repeated = sum(map(len, runs)) - len({time for times in runs for time in times})
+    any_time = "A request may come at any moment: draw the times, and place none on a grid."
+    see.true("the times of different calls", not repeated, "are the same", any_time)
     because = "What came before says nothing about what comes next."
     sums = [(sum(row[: PARTS // 2]), sum(row[PARTS // 2 :])) for row in counts]
     first, second = (statistics.fmean(pair[i] for pair in sums) for i in (0, 1))
