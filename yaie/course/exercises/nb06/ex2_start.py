@@ -24,6 +24,8 @@ def cases() -> Iterator[Case]:
                4, [*range(12), *range(50, 58)], ((range(12), ""),))  # fmt: skip
     yield case("8 tokens, 1 free block, and 2 cached ones that another request has locked",
                4, range(50, 58), eight, [*range(8), 70])  # fmt: skip
+    yield case("10 tokens, 8 of them cached, which a request that runs has locked",
+               8, longer, eight, [*range(8), 70])  # fmt: skip
     yield case("24 tokens, 4 of them cached, in a pool of 4 blocks",
                4, [*range(4), *range(30, 50)], ((range(4), ""),))  # fmt: skip
     yield case("10 tokens, 1 free block, and 4 cached ones of other prompts",
