@@ -28,7 +28,7 @@ You have
 - `request.metrics.num_preemptions`: how often it was preempted
 - `request.status`: `Status.RUNNING` or `Status.WAITING`
 - `self.running`, `self.waiting`: a list in the order of admission; a deque whose first is
-  admitted next
+  admitted next; both are changed in place, since `schedule` walks along `running` meanwhile
 
 In a terminal: yaie check 06.3, yaie hint 06.3, yaie reset 06.3.
 What this file does not define is inherited from yaie/engine/scheduler.py.

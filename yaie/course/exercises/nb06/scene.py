@@ -22,7 +22,7 @@ def step_by_reference(scene: Simulation) -> Any:
 
 
 def names(requests: Any) -> list[str]:
-    return [request.request_id for request in requests]
+    return [getattr(request, "request_id", repr(request)) for request in requests]
 
 
 def state(scene: Simulation, request: Any) -> dict[str, Any]:
@@ -35,13 +35,14 @@ def state(scene: Simulation, request: Any) -> dict[str, Any]:
         "num_kept_tokens": request.num_kept_tokens,
         "the list of running requests": names(scene.scheduler.running),
         "the list of waiting requests": names(scene.scheduler.waiting),
+        "the type of waiting": type(scene.scheduler.waiting).__name__,
         "the number of blocks in its table": table if table is None else len(table),
         "kv.lengths of the request": scene.kv.lengths.get(name),
         "whether request.node is a node": request.node is not None,
         "the number of locked blocks": scene.num_locked(),
         "the number of cached blocks": scene.cache.num_cached,
         "the number of free blocks": scene.kv.pool.num_free,
-        "its status": request.status.value,
+        "its status": getattr(request.status, "value", repr(request.status)),
         "its finish_reason": request.finish_reason,
         "metrics.num_cached_tokens": metrics.num_cached_tokens,
         "metrics.num_preemptions": metrics.num_preemptions,
