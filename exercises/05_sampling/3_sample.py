@@ -10,7 +10,8 @@ You have
 - `self.top_k(logits, k)`, `self.top_p(logits, p)`, `self.min_p(logits, p)`: the filters; each
   returns logits, -inf where dropped, and takes a column
 - `self.draw(probabilities, generators)`: returns int64 `[rows]`, a token for each row, drawn with
-  that row's generator; `generators` is a list here, with a generator or None for each row
+  that row's generator; at least one row is needed; `generators` is a list here, with a generator
+  or None for each row
 - `logits.argmax(dim=-1)`: int64 `[batch]`
 - `(...).nonzero()`: the indices where a mask is True, `[number, 1]` for a mask of one axis
 - `generators`: None, or a list with a generator or None for each row
