@@ -21,6 +21,9 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     "GFLOP/s in a column of TFLOP/s": (
         replace(PRODUCT, tflop_s=700_000.0), "units", "140 · 10⁹ operations in 0.2 ms: 700.",
     ),
+    "a rate of operations, of which none are counted": (
+        replace(COPY, tflop_s=10.0), "units", "0 operations are 0 TFLOP/s, and the row says 10.",
+    ),
     "a rate rounded to two digits": (replace(COPY, gb_s=3980.0), None, "It is off by 0.5 %."),
     "twice as fast": (replace(COPY, peer_ms=0.4, times_as_fast=2.0), None, "0.4 over 0.2 is 2."),
     "a ratio upside down": (
@@ -32,6 +35,10 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     "the host's clock, not synchronized": (
         replace(COPY, timer="host", synchronized=False), "not waited for",
         "The call returned before the GPU was done.",
+    ),
+    "a rate in GiB/s, by the host's clock, not synchronized": (
+        replace(COPY, gb_s=3725.3, timer="host", synchronized=False), "units",
+        "Units come first.",
     ),
     "the host's clock, synchronized": (replace(COPY, timer="host"), None, "The GPU was done."),
     "events, no other waiting": (
@@ -52,6 +59,10 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     ),
     "a rate rounded down to the limit": (
         Claim(965 * MEGA, 0.2, 4800.0), "bytes", "965 MB in 0.2 ms are 4,825 GB/s.",
+    ),
+    "a rate of operations rounded down to the limit": (
+        Claim(100 * MEGA, 1.0, 100.0, 995 * 10**9, 989.0), "operations",
+        "995 · 10⁹ operations in 1 ms are 995 TFLOP/s.",
     ),
     "keys counted for each query head": (
         Claim(4295 * MEGA, 0.262, 16393.0), "bytes", "4,295 MB do not fit in L2.",
