@@ -17,7 +17,8 @@ def cases() -> Iterator[Case]:
            (6, 5, "`start` must not be after `end`."))  # fmt: skip
     for start, end, because in bad:
         yield case([2, 0, 5], 4, 10, start, end, because=because)
-    yield case([2, 0, 5], 4, 10, 0, 1, request="unknown")
+    for end in (1, 0):
+        yield case([2, 0, 5], 4, 10, 0, end, request="unknown")
     generator = random.Random(0)
     for _ in range(200):
         size = generator.choice((1, 3, 4, 16))
