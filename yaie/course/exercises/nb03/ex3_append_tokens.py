@@ -25,7 +25,7 @@ def cases() -> Iterator[Case]:
     grow = (("a", 1), ("b", 1), ("a", 1), ("a", 3), ("a", 6), ("b", 11), ("a", 4))
     two = (("new", "a", 3), ("new", "b", 4))
     yield case(12, 4, *two, *(("append", name, tokens) for name, tokens in grow))
-    for name, num_tokens in (("a", -1), ("unknown", 1), ("a", 12)):
+    for name, num_tokens in (("a", -1), ("unknown", 1), ("unknown", 0), ("a", 12)):
         yield case(3, 4, ("new", "a", 3), ("append", name, num_tokens))
     tail, full = [(("new", "other", 1), ("new", "a", n), ("fork", "a", "b")) for n in (6, 8)]
     yield case(8, 4, *tail, ("append", "b", 1), ("append", "a", 1))
