@@ -56,6 +56,7 @@ def test_check_of_a_notebook_counts_and_saves_the_picture(folders: Path) -> None
     solve()
     assert "passed" in yaie("check", "00")
     assert f"1 of {len(exercises())} pass." in yaie("check", "all", status=1)
+    assert "1 of 2 pass." in yaie("check", "00.1", "02.2", "00", status=1)
     path = folders / "picture.png"
     assert "drawn by your code" in yaie("check", "00.1", "--picture", str(path))
     assert path.read_bytes().startswith(b"\x89PNG")

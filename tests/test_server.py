@@ -308,6 +308,13 @@ def test_bad_requests_say_what_is_wrong(http, sent, status, param, words):
     assert error["type"] in ("invalid_request_error", "not_found_error")
 
 
+def test_a_misspelled_field_of_a_message_is_named(http):
+    sent = {"messages": [{"role": "user", "contnt": "Hi"}]}
+    error = http.post("/v1/chat/completions", json=sent).json()["error"]
+    assert error["param"] == "messages.0.contnt"
+    assert error["message"] == "messages.0.contnt is not supported by this server"
+
+
 @pytest.mark.parametrize("model", [None, "tiny"])
 def test_a_request_need_not_name_the_only_model(http, model):
     chat = {"model": model, "messages": [{"role": "user", "content": "a"}], "max_tokens": 2}

@@ -7,7 +7,8 @@ the way.
 You have
 - `self.block_size`: tokens per block
 - `as_key(token_ids)`: the tokens as a key, which is what the nodes have
-- `self._root_of(namespace)`: the node to begin at
+- `self._root_of(namespace)`: the node to begin at; a namespace keeps prompts apart that must not
+  share (notebook 04), here it is `""`
 - `self._tick()`: the time of this call; it grows with each call
 - `self._shared_tokens(key, tokens, start)`: how many tokens, in whole blocks, `key` shares with
   `tokens[start:]`

@@ -89,7 +89,7 @@ def back_ends(words: list[str] | None) -> str | dict[str, str]:
 def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
     """An error of a command line, with options in place of the arguments that it names:
     `max_tokens` anywhere; a common word, such as `only`, at the beginning and before "=".
-    `--backend` has pairs where Python has a mapping."""
+    `--backend` has pairs where Python has a mapping, and an exercise is no model."""
     command = get_command(program)
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
@@ -99,6 +99,8 @@ def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
         for name in options
     ]
     message = re.sub("a mapping, such as {.*?}", "OPERATOR=NAME for one", message)
+    if exercise := re.match(r"unknown model '(\d+\.\d+)'", message):
+        message += f"; the model answers with your exercise by --exercise {exercise[1]}"
     return re.sub("|".join(names), lambda found: options.get(found[0], ""), message)
 
 
@@ -167,7 +169,10 @@ def bench_engine(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
+    """Throughput and latency, and transformers' `generate` beside them.
+
+    And what each idea of the engine is worth.
+    """
     if peer is not None:
         from yaie.bench import peer as beside
         from yaie.bench import spinning
@@ -235,7 +240,7 @@ def bench_serve(
         list[str] | None, typer.Argument(help="Options for the server that is started, after --.")
     ] = None,
 ) -> None:
-    """What the clients of a server see: throughput and latency, up to where it is saturated."""
+    """What the clients of a server see, up to where it is saturated."""
     if soak is not None:
         if url or only or options:
             raise ValueError("--soak starts a server of its own: no --url, --only or options")
@@ -267,7 +272,7 @@ def save_plot(record: dict, output: Path | None) -> None:
 def bench_jit(
     rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,
 ) -> None:
-    """What compiling, launching, emulating and checking a kernel take, beside their targets."""
+    """What compiling, launching and checking a kernel take."""
     with measuring(keeps=False):
         from yaie.bench import jit
 
@@ -276,7 +281,7 @@ def bench_jit(
 
 @app.command("radix")
 def bench_radix() -> None:
-    """What matching and eviction cost, by length of the prompt and size of the tree."""
+    """What matching and eviction in the radix tree cost."""
     with measuring(keeps=False):
         from yaie.bench import radix
 
@@ -305,7 +310,7 @@ def bench_kernels(
         typer.Option(metavar="MODULE:FUNCTION", help="Measure your cases instead."),
     ] = None,
 ) -> None:
-    """Every operator in every back end, against its peers and the device's ceilings."""
+    """Every operator in every back end, against peers and ceilings."""
     with measuring(output):
         from yaie.course.lessons import ladders
 

@@ -85,8 +85,8 @@ def unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def from_validation(error: ValidationError) -> ApiError:
-    """What pydantic says of the first field that is wrong, in one sentence."""
-    problems = error.errors()
+    """What pydantic says of a wrong field, in one sentence: first of one that there is not."""
+    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first, param = problems[0], _field(problems[0])
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{param} is not supported by this server", param=param)

@@ -34,9 +34,9 @@ Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02
 @app.command()
 def check(
     which: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            metavar="NN.k|NN|all", help="An exercise (02.2), its file, a notebook (02) or all."
+            metavar="NN.k|NN|all", help="Exercises (02.2), their files, notebooks (02) or all."
         ),
     ],
     picture: Annotated[
@@ -44,7 +44,7 @@ def check(
     ] = None,
 ) -> None:
     """Check your code; the exit status is 0 only if all of it passes."""
-    chosen = _known(select, which)
+    chosen = list(dict.fromkeys(e for one in which for e in _known(select, one)))
     if picture is not None and len(chosen) > 1:
         raise typer.BadParameter("a picture is of one exercise", param_hint="--picture")
     if picture is not None:
@@ -102,7 +102,10 @@ def solution(
 
 @app.command()
 def reset(exercise_id: Id) -> None:
-    """Put the unsolved file back; your version is kept as a copy, and hints stay taken."""
+    """Put the unsolved file back, and keep a copy of yours.
+
+    Hints stay taken.
+    """
     exercise = _known(find, exercise_id)
     path, text = learner_path(exercise), render.stub(exercise)
     if path.exists() and path.read_bytes() != text.encode():
@@ -120,7 +123,7 @@ def reset(exercise_id: Id) -> None:
 def status(
     which: Annotated[
         str | None,
-        typer.Argument(metavar="[NN|all]", help="Show each exercise of a notebook, or of all."),
+        typer.Argument(metavar="NN|all", help="Show each exercise of a notebook, or of all."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -156,10 +159,13 @@ def status(
 def watch(
     exercise_id: Annotated[
         str | None,
-        typer.Argument(metavar="[NN.k]", help="Begin with this one, not with the first unsolved."),
+        typer.Argument(metavar="NN.k", help="Begin with this one, not with the first unsolved."),
     ] = None,
 ) -> None:
-    """Check whichever exercise you save; after a pass, take the next unsolved one."""
+    """Check whichever exercise you save.
+
+    After a pass, take the next unsolved one.
+    """
     exercise = None if exercise_id is None else _known(find, exercise_id)
     with keys() as read_key:
         Watch(say=typer.echo, read_key=read_key).run(exercise)

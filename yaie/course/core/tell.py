@@ -31,8 +31,10 @@ def card(exercise: Exercise) -> str:
     )
 
 
-def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
-    """Headline and message; `hint` is the command that helps on."""
+def verdict(
+    exercise: Exercise, verdict: Verdict, hint: str, again: str = "check again"
+) -> str:
+    """Headline and message; `hint` is the command that helps on, `again` what follows an edit."""
     head = f"{exercise.id} {exercise.title}: {HEADLINES[verdict.state]}."
     if verdict.state == "passes":
         return "\n".join([head, _filled(verdict.message)]) if verdict.message else head
@@ -40,7 +42,7 @@ def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
         return "\n".join([head, _filled(verdict.message), f"  Stuck? {hint}"])
     lines = [head, _filled(verdict.message)]
     if verdict.can_mend:
-        lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")
+        lines.append(f"Edit {exercise.shown} and {again}. Stuck? {hint}")
     return "\n".join(lines)
 
 

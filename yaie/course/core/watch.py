@@ -40,7 +40,7 @@ class Watch:
                 if watched is not before:
                     self.say(f"\nWatching {watched.shown}. Keys: h for a hint, q to quit.")
                 verdict = due.pop(watched) or judge(watched)
-                self.say(tell.verdict(watched, verdict, hint="press h"))
+                self.say(tell.verdict(watched, verdict, hint="press h", again="save it"))
                 if verdict.state == "passes":
                     due, watched = due or next_unsolved(after=watched), None
                     continue

@@ -72,7 +72,7 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
     kept = torch.equal(x, case.x)
     see.true("x after the call", kept, "is not what it was", "Leave the argument as it is.")
     see.kind("the call", got, torch.Tensor, "a tensor")
-    see.equal("the list of the result's sizes", list(got.shape), list(x.shape), "They are x's.")
+    see.equal("the shape of the result", list(got.shape), list(x.shape), "They are x's.")
     see.stop_if_wrong()
     because = (
         f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, rotated by "
