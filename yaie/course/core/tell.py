@@ -31,9 +31,7 @@ def card(exercise: Exercise) -> str:
     )
 
 
-def verdict(
-    exercise: Exercise, verdict: Verdict, hint: str, again: str = "check again"
-) -> str:
+def verdict(exercise: Exercise, verdict: Verdict, hint: str, again: str = "check again") -> str:
     """Headline and message; `hint` is the command that helps on, `again` what follows an edit."""
     head = f"{exercise.id} {exercise.title}: {HEADLINES[verdict.state]}."
     if verdict.state == "passes":
