@@ -169,6 +169,40 @@ def test_an_unknown_name_in_a_template_is_told_as_any_other() -> None:
     assert said == "1.cu:5:9: error: 'fmx' was not declared in this scope\n    5 |  fmx(1);"
 
 
+@pytest.mark.parametrize("cxx", ["g++", "clang++"])
+@pytest.mark.parametrize(
+    "number, old, new, first, last",
+    [
+        (
+            *("15.4", "from_float<T>(value * scale * to_float(weight[column]))"),
+            "from[column] * scale * weight[column]",
+            "'const __half' and 'float'",
+            "T is __half for one of the launchers, and C++ has no operator between __half and",
+        ),
+        (
+            *("14.2", "make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w)", "a + b"),
+            "'float4' and 'float4'",
+            "float4 has no operators. Compute with each of its members x, y, z and w, as in a.x",
+        ),
+    ],
+)
+def test_an_operator_that_a_type_of_cuda_does_not_have_is_told_with_the_way_out(
+    number: str, old: str, new: str, first: str, last: str, cxx: str
+) -> None:
+    """And without the emulator's own names and lines; what is refused, nvcc refuses too."""
+    if not shutil.which(cxx):
+        pytest.skip(f"no {cxx}")
+    each = find(number)
+    text = (ROOT / "solutions" / each.file).read_text().replace(old, new)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", cxx)
+        exercise.learner_path(each).write_text(text)
+        said = judge(each).message.splitlines()
+    assert said[1].startswith(f"{each.shown}:") and first in said[1] and last in said[-1]
+    assert new in said[2] and "emulator" not in "".join(said).lower()
+    assert not any("EMULATOR" in line or "note: " in line for line in said)
+
+
 def test_a_file_that_disappears_before_it_is_judged_is_told(tmp_path) -> None:
     answer = tmp_path / "verdict.json"
     judge_for_parent(FIRST, tmp_path / "gone.cu", 20.0, answer)

@@ -117,17 +117,30 @@ _ON_THE_WAY = re.compile(
     r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
 )
 _ATTRIBUTE = re.compile(r"call to '[^']+' declared with (?:attribute error|'error' attribute): ")
-_HEAD = re.compile(r".*: (warning|error|fatal error): |.*: (?:In .*|At global scope):$")
+_HEAD = re.compile(r".*: (warning|error|fatal error|note): |.*: (?:In .*|At global scope):$")
+# Notes that name operators of the compiler itself, instances of templates, and replaced words.
+_NO_HELP = re.compile(r"\(built-in\)$|built-in candidate|in instantiation of|<scratch space>")
+# Our types → the names that CUDA gives them.
+_FORMATS = {"HalfFormat": "half", "BrainFormat": "nv_bfloat16"}
+_OURS = re.compile(r"(?:emulator::)?(Small|Pair)<(?:emulator::)?(HalfFormat|BrainFormat)>")
+_TWICE = re.compile(r"'([^']*)' [{(]aka '\1'[)}]")
+
+
+def _cuda_name(ours: re.Match[str]) -> str:
+    return f"__{_FORMATS[ours[2]]}{'2' * (ours[1] == 'Pair')}"
 
 
 def _only_the_message(errors: str) -> str:
     """Without warnings, lines that speak of our own headers and temporary files, and marks under
-    a launch that point at what it was replaced by."""
-    kept, width, warns = [], 0, False
-    for line in _ATTRIBUTE.sub("", errors).splitlines():
+    a launch that point at what it was replaced by. Types have CUDA's names."""
+    kept, width, warns, inside = [], 0, False, False
+    said = _TWICE.sub(r"'\1'", _OURS.sub(_cuda_name, _ATTRIBUTE.sub("", errors)))
+    for line in said.splitlines():
         if head := _HEAD.match(line):
-            warns = head[1] == "warning"
-        if warns or str(INCLUDE) in line or _ON_THE_WAY.match(line):
+            is_note = head[1] == "note"
+            warns = warns if is_note else head[1] == "warning"
+            inside = is_note and (str(INCLUDE) in line or bool(_NO_HELP.search(line)))
+        if warns or inside or str(INCLUDE) in line or _ON_THE_WAY.match(line):
             continue
         if re.match(r"\s*\d+ \|", line):
             width = len(line)

@@ -63,6 +63,15 @@ def compile_errors(text: str, path: Path, exercise: Exercise) -> str | None:
 _UNKNOWN = re.compile(r"there are no arguments to ('\w+') that .* must be available( \S+)?")
 _NO_HELP = re.compile(r": In |use '-fpermissive'")
 _PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
+# What g++ and clang say where C++ has no operator for types, or no conversion, and the types.
+_NO_OPERATOR = re.compile(
+    r"ambiguous|no match for|no viable|invalid operands|does not provide|non-scalar|"
+    r"operands to '\?:'"
+)
+_HALF = re.compile(r"'(?:const )?(__half|__nv_bfloat16)\b")
+_VECTOR = re.compile(
+    r"'(?:const )?(u?(?:char|short|int|long|longlong)[234]|(?:float|double)[234])'"
+)
 
 
 def first_error(said: str) -> str:
@@ -74,4 +83,27 @@ def first_error(said: str) -> str:
         lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
     if _PYTHON_LOOP.search("\n".join(lines)):
         lines.append("This is C++: for (int i = 0; i < n; ++i)")
+    if told := _way_out(said):
+        lines.append(told)
     return "\n".join(lines)
+
+
+def _way_out(said: str) -> str:
+    """What to write where the first error is an operator that a type of CUDA does not have."""
+    first = next((line for line in said.splitlines() if ": error: " in line), "")
+    if not _NO_OPERATOR.search(first):
+        return ""
+    if half := _HALF.search(first):
+        return (
+            f"T is {half[1]} for one of the launchers, and C++ has no operator between {half[1]} "
+            "and other numbers. Compute in float: write to_float(...) around what you read, and "
+            "from_float<T>(...) around what you write."
+        )
+    if vector := _VECTOR.search(first):
+        name, members = vector[1], list("xyzw"[: int(vector[1][-1])])
+        return (
+            f"{name} has no operators. Compute with each of its members "
+            f"{', '.join(members[:-1])} and {members[-1]}, as in a.x + b.x, and make a {name} of "
+            f"the results: make_{name}({', '.join(['…'] * len(members))})."
+        )
+    return ""
