@@ -232,6 +232,22 @@ def test_finding_has_its_line_its_source_and_its_picture() -> None:
     assert got.state == "fails" and isinstance(figure, Figure) and figure.images
 
 
+def test_a_race_quotes_both_lines_the_one_that_reads_first() -> None:
+    each = find("15.1")
+    text = (ROOT / "solutions" / each.file).read_text().replace("    __syncthreads();\n", "")
+    exercise.learner_path(each).write_text(text)
+    told = judge(each).message.splitlines()
+    rows = [
+        f"{1 + number:>5} | {line.strip()}"
+        for part in ("= tile[threadIdx.x][step]", "tile[step][threadIdx.x] =")
+        for number, line in enumerate(text.splitlines())
+        if part in line
+    ]
+    assert told[1:3] == rows and len(rows) == 2
+    reads, writes = (int(row.split()[0]) for row in rows)
+    assert f"In line {reads} thread 0 reads" in told[0] and f" in line {writes}, " in told[0]
+
+
 @pytest.mark.parametrize(
     "launch", ["<<<thread_blocks, THREADS>>>", "<<<thread_blocks,\n THREADS>>>"]
 )

@@ -268,7 +268,17 @@ def _note_finding(
     told = UNSET if unset else explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
     found = Found(finding.kind, text, _where(finding), finding.memory)
-    see.found(found, finding.message, f"{size}{told}")
+    see.found(found, finding.message, f"{size}{told}", _quoted(finding, lines))
+
+
+def _quoted(finding: Finding, source: Sequence[str]) -> str:
+    """The lines of the source that a finding names, with their numbers and in its order: a race
+    begins with the thread that reads. "" if that is only the line of the finding."""
+    said = re.findall(r"\bline (\d+)\b(?! of [\w.]+\.(?:cuh|h|hpp)\b)", finding.message)
+    places = (finding.line, finding.other_line)
+    named = [n for n in dict.fromkeys(map(int, said)) if n in places and 0 < n <= len(source)]
+    rows = [f"{n:>5} | {source[n - 1].strip()}" for n in named]
+    return "" if named == [finding.line] else "\n".join(rows)
 
 
 def _where(finding: Finding) -> str:

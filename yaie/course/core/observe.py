@@ -291,10 +291,11 @@ class Observer:
             )
         )
 
-    def found(self, found: Found, problem: str, because: str) -> None:
-        """Note a fault that the emulator or Triton's interpreter found, with its line, and end the
-        case."""
-        problem = f"{problem}\n    {found.text}" if found.text else problem
+    def found(self, found: Found, problem: str, because: str, quoted: str = "") -> None:
+        """Note a fault that the emulator or Triton's interpreter found, with its line or with the
+        lines that are `quoted`, and end the case."""
+        quoted = quoted or (f"    {found.text}" if found.text else "")
+        problem = f"{problem}\n{quoted}" if quoted else problem
         self.facts.append(Fact("", found, problem, because, picture=self._picture))
         self.stop()
 
