@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from gguf.quants import dequantize, quantize
 
 from yaie.course.core import native
 from yaie.course.core.cuda import poisoned
+from yaie.course.core.exercise import learner_path
 from yaie.course.core.limit import TimeUp, time_limit
-from yaie.course.core.manifest import find
+from yaie.course.core.manifest import exercises, find
 from yaie.course.core.observe import Case, first_wrong, observed
+from yaie.course.core.paths import ROOT
+from yaie.course.core.verdict import judge
 from yaie.course.exercises.nb10.ex3_add_rms_norm import normalize
 from yaie.course.lessons import data_nb10, own_roof
 from yaie.course.lessons.own_roof import BYTES, FOLDER, RUNGS
@@ -257,6 +261,50 @@ def test_a_call_that_is_interrupted_stores_no_more_and_sleeps(tmp_path, body):
     assert native._ABANDONED, "its memory is kept"
     kept = native._ABANDONED[-1]
     assert torch.equal(kept, kept.clone())
+
+
+@pytest.mark.parametrize(
+    "number, old, new, told",
+    [
+        *[("10.1", "Floats sums[ROWS] = {};", n, "`Floats sums[ROWS] = {};`")
+          for n in ("Floats sums[ROWS];", "Floats zero = {}, sums[ROWS];")],
+        ("10.1", "int64_t k = 0;", "int64_t k;", "`int64_t k = 0;`"),
+        ("10.3", "Floats squares = {};", "Floats squares;", "`Floats squares = {};`"),
+        ("10.4", ", total = 0.0f;", ", total;", "`float total = 0;`"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_nothing_sets_is_the_cause_that_is_told(
+    number, old, new, told, folders, warm_python
+):
+    """Even if a known mistake has such results too: NaN has many causes."""
+    each = find(number)
+    text = (ROOT / "solutions" / each.file).read_text()
+    assert text.count(old) == 1
+    learner_path(each).write_text(text.replace(old, new))
+    got, line = judge(each), 1 + text[: text.index(old)].count("\n")
+    first, quoted = got.message.splitlines()[:2]
+    name = told.rpartition(" = ")[0].split()[-1].partition("[")[0]
+    assert got.state == "fails" and not got.mistake and quoted.strip().endswith(new)
+    assert first.startswith(f"{each.shown}, line {line}: the compiler warns: `{name}` may be used")
+    assert first.endswith(f"any value at first, not 0. Write {told}.")
+
+
+def test_a_right_solution_is_not_warned_of(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in exercises():
+            if each.is_native:
+                text = (ROOT / "solutions" / each.file).read_text()
+                native.build(text, tmp_path / "right.cpp", checked=True)
+
+
+def test_what_clang_says_of_a_variable_without_a_value_is_understood():
+    said = (
+        "f.cpp:3:12: warning: variable 'k' is uninitialized when used here [-Wuninitialized]\n"
+        "f.cpp:2:10: note: initialize the variable 'k' to silence this warning\n"
+    )
+    told = native._unset(said, "int f(int n) {\n    int k;\n    return k + n;", Path("f.cpp"))
+    assert told.startswith("2 `k` may be used") and told.endswith("Write `int k = 0;`.")
 
 
 def test_a_compiler_that_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):

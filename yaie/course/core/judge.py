@@ -75,8 +75,8 @@ class CheckFailed(AssertionError):
         self.failure = failure
 
 
-def check(exercise: Exercise, target: Any) -> None:
-    """Observe `target` in every case.
+def check(exercise: Exercise, target: Any, diagnoses: bool = True) -> None:
+    """Observe `target` in every case; `diagnoses`: whether a known mistake may be the cause.
 
     Raises:
         CheckFailed: with the first wrong case and, if it is a known one, the mistake.
@@ -86,7 +86,7 @@ def check(exercise: Exercise, target: Any) -> None:
         return
     with suppress(TimeUp):  # what went wrong is known, though its name may come too late
         failure = shortest(exercise, target, failure)
-        failure.mistake = diagnose(exercise, target, failure)
+        failure.mistake = diagnose(exercise, target, failure) if diagnoses else None
     raise CheckFailed(failure)
 
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import ctypes
 import pkgutil
+import re
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -44,6 +46,7 @@ _ABANDONED: list[Any] = []  # memory of calls that never ended: their threads ma
 
 _CHECKED = ["-O1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-Wl,-Bsymbolic"]
 _POISON = "-ftrivial-auto-var-init=pattern"  # a variable that nothing initialized holds -1.7e38
+_WARN = ["-Wuninitialized", "-Wmaybe-uninitialized"]  # the second is g++'s alone
 _GNU = ["asan-instrumentation-with-call-threshold=0", "asan-stack=0", "asan-globals=0"]
 _CLANG = [f"-{option}" for option in _GNU]
 
@@ -51,13 +54,16 @@ _CLANG = [f"-{option}" for option in _GNU]
 def build(source: str, path: Path, checked: bool) -> Path:
     """The shared object of a source, which messages call `path`; kept for this processor.
 
-    Raises CompileError with the compiler's messages, or if there is no compiler.
+    Raises CompileError with the compiler's messages, or if there is no compiler. If it is checked,
+    a variable that may be used before it is set is a UserWarning.
     """
     options = [o for o in cpu.OPTIONS if not (checked and o.startswith(("-O", "-m")))]
     if checked:
-        flag, values = ("-mllvm", _CLANG) if "clang" in compiler_version() else ("--param", _GNU)
+        is_gnu = "clang" not in compiler_version()
+        flag, values = ("--param", _GNU) if is_gnu else ("-mllvm", _CLANG)
         options += [*_CHECKED, *(word for value in values for word in (flag, value))]
         options += [_POISON] if _accepts(_POISON) else []
+        options += _WARN[: 1 + is_gnu]
     watch = WATCH.read_text(encoding="utf-8") if checked else ""
     target = cpu.target(
         f"{path.stem}{'-checked' * checked}", source, str(path), watch, str(options)
@@ -69,10 +75,44 @@ def build(source: str, path: Path, checked: bool) -> Path:
     def compile_in(folder: Path) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(f'#line 1 "{path}"\n{source}', encoding="utf-8")
-        run_compiler([*options, f"-I{CSRC}", str(unit), *more, "-o", str(built)])
+        said = run_compiler([*options, f"-I{CSRC}", str(unit), *more, "-o", str(built)])
+        if found := _unset(said, source, path) if checked else "":
+            note.write_text(found, encoding="utf-8")
         return built
 
-    return build_once(target, compile_in).path
+    note = target.with_suffix(".warnings")
+    built = build_once(target, compile_in).path
+    if checked and note.exists():
+        for row in note.read_text(encoding="utf-8").splitlines():
+            line, _, text = row.partition(" ")
+            warnings.warn_explicit(text, UserWarning, str(path), int(line))
+    return built
+
+
+# Where g++ and clang say that a variable is declared, of whose use they warn.
+_DECLARED = re.compile(
+    r"^(.+):(\d+):\d+: note: (?:'(\w+)[^'\n]*' was declared here|initialize the variable '(\w+)')",
+    re.MULTILINE,
+)
+_NUMBER = re.compile(r"float|double|bool|char|short|int|long|unsigned|u?int\d+_t|size_t")
+
+
+def _unset(said: str, source: str, path: Path) -> str:
+    """The variables that may be used before they are set, with the lines that declare them."""
+    found, lines = [], source.splitlines()
+    for file, number, gnu, clang in _DECLARED.findall(said):
+        if file != str(path):
+            continue
+        name, line = gnu or clang, lines[int(number) - 1]
+        written = "Give it a value where it is declared."
+        if declared := re.match(rf"\s*([\w:<>]+)\s[^;]*?\b({name}(?:\[[^\]]*\])*)", line):
+            start = "0" if _NUMBER.fullmatch(declared[1]) and "[" not in declared[2] else "{}"
+            written = f"Write `{declared[1]} {declared[2]} = {start};`."
+        found.append(
+            f"{number} `{name}` may be used before it is set: a local variable of C++ holds any "
+            f"value at first, not 0. {written}"
+        )
+    return "\n".join(dict.fromkeys(found))
 
 
 def _watch(text: str) -> Path:

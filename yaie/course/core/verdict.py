@@ -160,7 +160,14 @@ def _judge_here(
     if exercise.is_cuda and not exercise.is_native:
         cuda.warm_up()
     with warnings.catch_warnings(record=exercise.is_cuda) as said:
-        verdict = _tried(exercise, path, seconds, lambda: judging.check(exercise, loaded()))
+
+        def attempt() -> None:
+            target = loaded()
+            # A variable that nothing sets is the cause, whatever mistake has such results too.
+            is_unset = exercise.is_native and bool(earlier or said)
+            judging.check(exercise, target, diagnoses=not is_unset)
+
+        verdict = _tried(exercise, path, seconds, attempt)
     if verdict.state != "fails":
         return verdict
     linecache.checkcache(str(path))
