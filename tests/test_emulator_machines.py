@@ -11,6 +11,7 @@ from emulated import together
 
 from yaie.emulator import build, compiler, runtime
 from yaie.emulator.rewrite import CSRC, rewrite
+from yaie.emulator.shared import shared_arrays
 
 CLANG = which("clang++") or which("clang++-14")
 ARM, QEMU = which("aarch64-linux-gnu-g++"), which("qemu-aarch64-static")
@@ -74,6 +75,7 @@ def fresh():
 def test_stacks_waits_and_signals(machine, fresh, monkeypatch, tmp_path):
     start = []
     if machine == "arm64":
+        monkeypatch.setattr("platform.machine", lambda: "aarch64")
         monkeypatch.setenv("CXX", ARM)
         monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
         start = [QEMU, "-L", "/usr/aarch64-linux-gnu"]
@@ -88,10 +90,11 @@ def test_stacks_waits_and_signals(machine, fresh, monkeypatch, tmp_path):
         "-ldl",
     ]
     subprocess.run(program, check=True)
-    faults = ("segmentation_fault", "stack_overflow", "time_limit", "trap")
+    faults = ("segmentation_fault", "stack_overflow", "time_limit", "trap", "division")
     kinds = [str(runtime.KINDS.index(kind)) for kind in faults]
     for checked in (False, True):
         kernels = build.compile(source.read_text(), source, checked)
+        assert [array.name for array in shared_arrays(kernels, checked)] == ["partial"]
         command = [*start, driver, *libraries, kernels]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         said = [line.split() for line in done.stdout.splitlines()]

@@ -39,7 +39,7 @@ int main(int, char** paths) {
         printf("sum %d %.0f %.0f\n", error, out[0], out[1]);
     }
     configure(0, 0, 0.5, 1, 0);
-    for (const char* name : {"run_nowhere", "run_deep", "run_endless", "run_trap"}) {
+    for (const char* name : {"run_nowhere", "run_deep", "run_endless", "run_trap", "run_divide"}) {
         auto launch = find<int(float*, void*)>(kernels, name);
         ((decltype(launch))begin((void*)launch))(out, nullptr);
         end();

@@ -28,6 +28,10 @@ __global__ void deep(float* out) { out[1] = below(out, 1); }
 __global__ void endless(float* out) {
     for (unsigned i = 3; i >= 0; --i) *(volatile float*)out = i;
 }
+__global__ void divide(float* out) {
+    const int zero = (int)out[3];
+    out[0] = (float)(7 / zero);
+}
 __global__ void trap(float* out) {
     if (threadIdx.x == 5) __trap();
     out[0] = 2.0f;
@@ -46,3 +50,4 @@ ONE(nowhere)
 ONE(deep)
 ONE(endless)
 ONE(trap)
+ONE(divide)

@@ -4,6 +4,7 @@ Names of files carry a hash of all that goes into them, so that a changed kernel
 dynamic linker would not load a known name again.
 """
 
+import platform
 import re
 import threading
 import warnings
@@ -277,6 +278,8 @@ def _prelude(checked: bool, torch: bool) -> Path:
 def _options(checked: bool) -> list[str]:
     clang = "clang" in compiler_version()
     kernel = [*_COMMON, *_KERNEL, *(_CLANG_KERNEL if clang else _GNU_KERNEL)]
+    if platform.machine() not in ("x86_64", "AMD64"):  # no signal tells of a division by 0
+        kernel.append("-fsanitize=integer-divide-by-zero")  # reported to runtime/calls.cpp
     if not checked:
         return [*kernel, *_PLAIN]
     return [*kernel, *_CHECKED, *(_CLANG_CHECKED if clang else _GNU_CHECKED)]

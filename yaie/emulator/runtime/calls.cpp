@@ -244,4 +244,12 @@ void __ubsan_handle_missing_return(const void*) {
     fail_here(failure_at(Kind::missing_return, 719, __builtin_return_address(0))
                   .says("a function ended without return"));
 }
+
+// What precedes a division of integers by 0, or one that overflows, where the processor tells of
+// neither (-fsanitize=integer-divide-by-zero). An overflow gives what it gives on a GPU.
+void __ubsan_handle_divrem_overflow(const void*, uintptr_t, uintptr_t by) {
+    if (by) return;
+    const Kind kind = this_core && this_core->running() ? Kind::division : Kind::launcher_fault;
+    fail_here(failure_at(kind, 719, __builtin_return_address(0)).says("integer division by zero"));
+}
 }
