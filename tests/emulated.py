@@ -1,7 +1,7 @@
 """Sources for the emulator's tests, and the launchers of their kernels."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 FEATURES, ARITHMETIC = (
@@ -46,3 +46,31 @@ def with_launchers(text: str) -> str:
         call = f"    {kernel}{configuration}, stream>>>({given});"
         written.append(launcher(f"run_{kernel}", parameters, call))
     return "".join(written)
+
+
+# Statements with a half `h` and other numbers that C++ refuses, and some that it accepts.
+MIXED = (
+    *("f = h * f", "f = f * h", "f = h - 2", "f = 2.0 / h", "p = h > f", "f = h == 1 ? f : 1"),
+    *("f = p ? h : f", "f += h", "f -= h", "f *= h", "f /= h", "i += h", "d += h", "f += h * h"),
+)
+CONVERTED = (
+    *("f = h", "d = h", "h = f", "h = i", "h += f", "h *= 2", "h += h", "f = h * h", "p = h > h"),
+    *("f += (float)h", "f = -h", "f = f * (float)h"),
+)
+
+
+def with_halves(statements: Sequence[str]) -> str:
+    """A source with a statement per line, the first in line 4, for each 16-bit type."""
+    rows = "".join(f"    {statement};\n" for statement in statements)
+    given = "T h, float f, double d, int i, bool p, float* out"
+    return (
+        "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
+        f"template <class T> __global__ void mix({given}) {{\n"
+        f"{rows}    out[0] = f + d + i + p;\n}}\n"
+        + "".join(
+            f'extern "C" cudaError_t run_{n}(float* out, cudaStream_t stream) {{\n'
+            f"    mix<{n}><<<1, 1, 0, stream>>>({n}(1.0f), 1.0f, 1.0, 1, true, out);\n"
+            "    return cudaGetLastError();\n}\n"
+            for n in ("__half", "__nv_bfloat16")
+        )
+    )

@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from emulated import ARITHMETIC, with_launchers
+from emulated import ARITHMETIC, CONVERTED, MIXED, with_halves, with_launchers
 
-from yaie.emulator import Module
+from yaie.emulator import CompileError, Module
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
@@ -139,3 +139,14 @@ def test_copies_to_shared_memory(kernels):
     kernels.run_copies(x, out)
     assert out.tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 9, 10, 0, 0]
     assert kernels.report is None or kernels.report.clean, kernels.report
+
+
+def test_a_half_and_another_number_have_no_operator_as_in_cuda(tmp_path):
+    """`test_jit_nvcc` shows that nvcc refuses and accepts the same statements."""
+    with pytest.raises(CompileError) as refused:
+        Module(with_halves(MIXED), tmp_path / "mixed.cu")
+    for line in range(4, 4 + len(MIXED)):
+        assert str(refused.value).count(f"mixed.cu:{line}:") >= 2, MIXED[line - 4]
+    out = torch.zeros(1)
+    Module(with_halves(CONVERTED), tmp_path / "converted.cu").run___half(out)
+    assert out.item() != 0

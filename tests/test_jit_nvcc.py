@@ -8,7 +8,16 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
-from emulated import ARITHMETIC, FEATURES, namespace, together, with_launchers
+from emulated import (
+    ARITHMETIC,
+    CONVERTED,
+    FEATURES,
+    MIXED,
+    namespace,
+    together,
+    with_halves,
+    with_launchers,
+)
 
 from yaie.build import ahead, nvcc
 from yaie.build.cache import build_once, cache_root, content_hash
@@ -108,6 +117,15 @@ def test_what_the_emulator_is_tested_with_is_cuda(tmp_path):
     for path, original in zip(paths, (FEATURES, ARITHMETIC, FAULTS), strict=True):
         path.write_text(with_launchers(original.read_text()))
     nvcc.build(together(paths), FAULTS, ("8.0",), tmp_path / "kernel.o")
+
+
+def test_a_half_and_another_number_have_no_operator(tmp_path):
+    """`test_emulator_arithmetic` has the emulator refuse and accept the same statements."""
+    with pytest.raises(CompileError) as refused:
+        nvcc.build(with_halves(MIXED), tmp_path / "mixed.cu", ("8.0",), tmp_path / "kernel.o")
+    for line in range(4, 4 + len(MIXED)):
+        assert str(refused.value).count(f"mixed.cu({line}): error") == 2, MIXED[line - 4]
+    nvcc.build(with_halves(CONVERTED), tmp_path / "right.cu", ("8.0",), tmp_path / "kernel.o")
 
 
 def test_an_error_is_told_in_the_sources_own_lines(tmp_path):

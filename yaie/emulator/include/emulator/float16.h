@@ -2,6 +2,8 @@
 // which gives the same bits as the GPU's own 16-bit instructions.
 #pragma once
 
+#include <type_traits>
+
 #include "formats.h"
 #include "math.h"
 #include "vector_types.h"
@@ -126,6 +128,19 @@ template <class To, class Format>
 EMULATOR_INLINE To cast(Small<Format> x) {
     return cast<To>((float)x);
 }
+
+// In `x += half`, where x is another number, CUDA's types have a conversion to each of several
+// numbers, so the compiler refuses to choose. Here it has two operators, of which none is better.
+#define EMULATOR_AMBIGUOUS(sign)                                                              \
+    template <class A, class F, std::enable_if_t<std::is_arithmetic<A>::value, int> = 0>      \
+    A& operator sign(A&, Small<F>);                                                           \
+    template <class A, class F, std::enable_if_t<std::is_arithmetic<A>::value, long> = 0>     \
+    A& operator sign(A&, Small<F>);
+EMULATOR_AMBIGUOUS(+=)
+EMULATOR_AMBIGUOUS(-=)
+EMULATOR_AMBIGUOUS(*=)
+EMULATOR_AMBIGUOUS(/=)
+#undef EMULATOR_AMBIGUOUS
 
 }  // namespace emulator
 #undef EMULATOR_OPERATOR
