@@ -159,7 +159,7 @@ def test_only_options_of_the_command_are_named():
     for words, wanted in ("chat", option), ("bench engine", option), ("bench radix", told):
         assert commands.name_options(told, cli.app, words.split()) == wanted
     told = commands.name_options("unknown model '15.4': not one of", cli.app, ["chat", "15.4"])
-    assert told.endswith("not one of; the model answers with your exercise by --exercise 15.4")
+    assert told.endswith("not one of; to run a model with your exercise, pass --exercise 15.4")
 
 
 def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch):

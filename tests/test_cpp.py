@@ -210,7 +210,7 @@ def test_attention_equals_float64_and_does_not_depend_on_its_company(shape, dtyp
 
 
 def test_a_query_that_sees_no_key_gets_zeros():
-    """As by every back end, from callers that check nothing."""
+    """Every back end does the same; these callers check nothing."""
     operands = batch(Shape((0, 300), head_dim=16), torch.float32)
     out, lse = operators.paged_attention(*operands, None, backend="cpp")
     assert not out[0].any() and lse[0].eq(-torch.inf).all() and lse[1].isfinite().all()

@@ -89,7 +89,7 @@ def test_a_pool_must_be_contiguous(op, name):
 @pytest.mark.parametrize("backend", ["reference", "cpp", "triton", "cuda"])
 @pytest.mark.parametrize(("op", "name"), [*zip(OPS, NAMES, strict=True)])
 def test_lengths_starts_and_slots_may_be_columns(op, name, backend, device):
-    """What lies between their elements is not read in their place."""
+    """A kernel must not read what lies between their elements."""
     skip_unless_it_runs_on(device, backend)
     if backend not in registry.backends(name):
         pytest.skip("a back end without this operator")

@@ -286,7 +286,7 @@ def test_a_variable_that_nothing_sets_is_the_cause_that_is_told(
     name = told.rpartition(" = ")[0].split()[-1].partition("[")[0]
     assert got.state == "fails" and not got.mistake and quoted.strip().endswith(new)
     assert first.startswith(f"{each.shown}, line {line}: the compiler warns: `{name}` may be used")
-    assert first.endswith(f"any value at first, not 0. Write {told}.")
+    assert first.endswith(f"so its first value is arbitrary. Write {told}.")
 
 
 def test_a_right_solution_is_not_warned_of(tmp_path):

@@ -142,7 +142,7 @@ def test_triton_equals_the_oracle(rung, case, dtype, device, monkeypatch):
 
 @each(PAGED_RUNGS)
 def test_tables_without_columns(rung, device):
-    """Then no context has a key; an empty tensor has no address that a kernel could tell by."""
+    """Then no context has a key. An empty tensor has a null address, as a missing one has."""
     operands = batch(Shape((0, 0), queries=(5, 2)), dtypes_of(rung)[0], device)
     operands[3] = operands[3][:, :0]
     check(rung, operands)

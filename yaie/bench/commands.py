@@ -89,7 +89,8 @@ def back_ends(words: list[str] | None) -> str | dict[str, str]:
 def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
     """An error of a command line, with options in place of the arguments that it names:
     `max_tokens` anywhere; a common word, such as `only`, at the beginning and before "=".
-    `--backend` has pairs where Python has a mapping, and an exercise is no model."""
+    `--backend` has pairs where Python has a mapping. An exercise given as a model is sent to
+    `--exercise`."""
     command = get_command(program)
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
@@ -100,7 +101,7 @@ def name_options(message: str, program: typer.Typer, words: list[str]) -> str:
     ]
     message = re.sub("a mapping, such as {.*?}", "OPERATOR=NAME for one", message)
     if exercise := re.match(r"unknown model '(\d+\.\d+)'", message):
-        message += f"; the model answers with your exercise by --exercise {exercise[1]}"
+        message += f"; to run a model with your exercise, pass --exercise {exercise[1]}"
     return re.sub("|".join(names), lambda found: options.get(found[0], ""), message)
 
 
@@ -169,9 +170,9 @@ def bench_engine(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Throughput and latency, and transformers' `generate` beside them.
+    """Throughput and latency, compared with transformers' `generate`.
 
-    And what each idea of the engine is worth.
+    Also measures what each idea of the engine is worth.
     """
     if peer is not None:
         from yaie.bench import peer as beside

@@ -278,7 +278,7 @@ def _prelude(checked: bool, torch: bool) -> Path:
 def _options(checked: bool) -> list[str]:
     clang = "clang" in compiler_version()
     kernel = [*_COMMON, *_KERNEL, *(_CLANG_KERNEL if clang else _GNU_KERNEL)]
-    if platform.machine() not in ("x86_64", "AMD64"):  # no signal tells of a division by 0
+    if platform.machine() not in ("x86_64", "AMD64"):  # no signal reports a division by 0
         kernel.append("-fsanitize=integer-divide-by-zero")  # reported to runtime/calls.cpp
     if not checked:
         return [*kernel, *_PLAIN]

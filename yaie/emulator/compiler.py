@@ -118,7 +118,7 @@ _ON_THE_WAY = re.compile(
 )
 _ATTRIBUTE = re.compile(r"call to '[^']+' declared with (?:attribute error|'error' attribute): ")
 _HEAD = re.compile(r".*: (warning|error|fatal error|note): |.*: (?:In .*|At global scope):$")
-# Notes that name operators of the compiler itself, instances of templates, and replaced words.
+# Notes about the compiler's own operators, instances of templates, and expanded macros.
 _NO_HELP = re.compile(r"\(built-in\)$|built-in candidate|in instantiation of|<scratch space>")
 # Our types → the names that CUDA gives them.
 _FORMATS = {"HalfFormat": "half", "BrainFormat": "nv_bfloat16"}

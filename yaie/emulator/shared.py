@@ -36,7 +36,7 @@ def shared_arrays(library: Path, checked: bool) -> tuple[SharedArray, ...]:
     for row in done.stdout.splitlines():
         match = re.match(r"\s*\d+:\s+([0-9a-f]+)\s+(\S+)\s+TLS\s+\S+\s+\S+\s+(\d+)\s+(.*)$", row)
         if not match or re.search("shared_anchor|_TLS_MODULE_BASE_", match[4]):
-            continue  # the latter is where arm64's linker says that the segment begins
+            continue  # with the latter, arm64's linker marks the segment's beginning
         function, _, name = match[4].rpartition("::")
         name = re.sub(r"@.*$", "", name)
         size = int(match[2], 0) // (2 if checked and name.endswith(SHARED_SUFFIX) else 1)

@@ -85,7 +85,7 @@ def unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def from_validation(error: ValidationError) -> ApiError:
-    """What pydantic says of a wrong field, in one sentence: first of one that there is not."""
+    """What pydantic says of a wrong field, in one sentence; an unknown field comes first."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     first, param = problems[0], _field(problems[0])
     if first["type"] == "extra_forbidden":

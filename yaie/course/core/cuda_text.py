@@ -63,7 +63,7 @@ def compile_errors(text: str, path: Path, exercise: Exercise) -> str | None:
 _UNKNOWN = re.compile(r"there are no arguments to ('\w+') that .* must be available( \S+)?")
 _NO_HELP = re.compile(r": In |use '-fpermissive'")
 _PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
-# What g++ and clang say where C++ has no operator for types, or no conversion, and the types.
+# What g++ and clang say where types have no operator or no conversion, and the types.
 _NO_OPERATOR = re.compile(
     r"ambiguous|no match for|no viable|invalid operands|does not provide|non-scalar|"
     r"operands to '\?:'"

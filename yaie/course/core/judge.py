@@ -152,7 +152,7 @@ def diagnose(
             break
     late = [(m, facts) for m, facts in near if versions.passes_before(m, failure)]
     if not late and isinstance(failure.fact.got, Raised) and failure.fact.got.is_foreign:
-        return None  # one error has many causes, and the line at which it came says more
+        return None  # one error has many causes; its line says more
     if same := _alike_ones(late or near, failure):
         return _told_apart(exercise, target, failure, same, versions)
     return None

@@ -55,7 +55,7 @@ def build(source: str, path: Path, checked: bool) -> Path:
     """The shared object of a source, which messages call `path`; kept for this processor.
 
     Raises CompileError with the compiler's messages, or if there is no compiler. If it is checked,
-    a variable that may be used before it is set is a UserWarning.
+    a UserWarning names each variable that may be used before it is set.
     """
     options = [o for o in cpu.OPTIONS if not (checked and o.startswith(("-O", "-m")))]
     if checked:
@@ -89,7 +89,7 @@ def build(source: str, path: Path, checked: bool) -> Path:
     return built
 
 
-# Where g++ and clang say that a variable is declared, of whose use they warn.
+# Where g++ and clang say that the variable of a warning is declared.
 _DECLARED = re.compile(
     r"^(.+):(\d+):\d+: note: (?:'(\w+)[^'\n]*' was declared here|initialize the variable '(\w+)')",
     re.MULTILINE,
@@ -109,8 +109,8 @@ def _unset(said: str, source: str, path: Path) -> str:
             start = "0" if _NUMBER.fullmatch(declared[1]) and "[" not in declared[2] else "{}"
             written = f"Write `{declared[1]} {declared[2]} = {start};`."
         found.append(
-            f"{number} `{name}` may be used before it is set: a local variable of C++ holds any "
-            f"value at first, not 0. {written}"
+            f"{number} `{name}` may be used before it is set: C++ does not set a local variable "
+            f"to 0, so its first value is arbitrary. {written}"
         )
     return "\n".join(dict.fromkeys(found))
 

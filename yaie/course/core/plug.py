@@ -168,8 +168,8 @@ def _joined(exercise: Exercise, mine: list[Any]) -> Any:
 
 
 def _own(loaded: Any) -> set[str]:
-    """The names that a learner's class defines itself, Python's bookkeeping aside; and what the
-    reference sets for each class that derives from it, as it was, hides nothing."""
+    """The names that a learner's class defines itself, without Python's bookkeeping. A name that
+    the reference sets in each derived class does not count if its value is the inherited one."""
     if not isinstance(loaded, type):
         return set()
     own = {n: v for n, v in vars(loaded).items() if not n.startswith("__") or n == "__init__"}

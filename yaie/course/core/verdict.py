@@ -163,7 +163,7 @@ def _judge_here(
 
         def attempt() -> None:
             target = loaded()
-            # A variable that nothing sets is the cause, whatever mistake has such results too.
+            # A variable that is never set is the cause, even if a known mistake fits the results.
             is_unset = exercise.is_native and bool(earlier or said)
             judging.check(exercise, target, diagnoses=not is_unset)
 

@@ -245,7 +245,7 @@ void __ubsan_handle_missing_return(const void*) {
                   .says("a function ended without return"));
 }
 
-// What precedes a division of integers by 0, or one that overflows, where the processor tells of
+// Called before a division of integers by 0, or one that overflows, where the processor reports
 // neither (-fsanitize=integer-divide-by-zero). An overflow gives what it gives on a GPU.
 void __ubsan_handle_divrem_overflow(const void*, uintptr_t, uintptr_t by) {
     if (by) return;

@@ -135,7 +135,7 @@ def launch(
     if tables is not None:
         block_size, max_blocks = k.shape[1], tables.shape[1]
         keys = k.shape[0] * block_size
-        tables = tables if max_blocks else lengths  # not null: that means that there is no cache
+        tables = tables if max_blocks else lengths  # a null pointer means no cache
         if keys >= 2**31:
             raise Unsupported(f"slots must be below 2³¹, got {k.shape[0]} × {block_size}")
         k, v = k.flatten(0, 1), v.flatten(0, 1)

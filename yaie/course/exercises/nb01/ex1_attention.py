@@ -102,7 +102,7 @@ def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
     sees = f"keys 0 to i + {past}" if is_causal else "all keys"
     average = f"Query i sees {sees}, and query head h reads KV head h // {group}."
     if q.dtype in (torch.float16, torch.bfloat16):
-        average = "Only the last rounding may be seen: scores, weights and sums are float32."
+        average = "Round only the output to its dtype: scores, weights and sums are float32."
     see.close("the output", out, want, average, rtol=case.rtol, atol=case.atol)
     total = f"It is log(sum of exp(score)) over {sees}, after scaling."
     see.close("the log-sum-exp", lse, want_lse.float(), total)

@@ -80,7 +80,7 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
     )
     step = 1e-4
     if x.dtype != torch.float32:
-        because = "Only the last rounding may be seen: tables and products stay in float32."
+        because = "Round only the result to its dtype: tables and products stay in float32."
         step = 0.6 * torch.finfo(x.dtype).eps
     see.equal("the result's dtype", got.dtype, x.dtype, "It is that of x.")
     want = oracles.rotary(case.x, case.positions, *case.angles)

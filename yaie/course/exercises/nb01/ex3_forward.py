@@ -105,7 +105,7 @@ def observe(RadixAttentionBlock: Any, case: Case, see: Observer) -> None:
     if case.kind == "refused":
         because = "There is no rotary angle for position 6: say so, instead of computing nonsense."
         if case.ids is not None:
-            because = "Past and new tokens are 7, whichever positions the new ones get."
+            because = "Past and new tokens are 7 together, whatever positions the new ones get."
         call = partial(block, case.hidden, past_key_value=case.past, position_ids=case.ids)
         see.raises("forward", ValueError, call, because)
     elif case.kind == "pieces":
@@ -127,7 +127,7 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     atol = 2e-5 if case.kind == "far" else 1e-5
     see.close("the new past's keys", keys, want_keys, order, atol=atol)
     see.close("the new past's values", values, want_values, order)
-    through = "Each new token attends to the past, and to the new tokens as far as itself."
+    through = "Each new token attends to the past, and to the new tokens up to itself."
     see.close("the output", out, want, through)
     for x, before in zip(past or (), case.past or (), strict=True):
         see.equal("past_key_value after the call", x, before, "Leave the argument as it is.")

@@ -138,7 +138,7 @@ def observe_times(
     what = f"the list of paths with a new last_access after {call}"
     see.equal(what, sorted(new), sorted(want), fresh)
     ahead = any(other.last_access > tree._clock for _, _, other in all_nodes(tree))
-    ticks = "`self._tick()` gives the tree's own time: what is inserted later is younger."
+    ticks = "`self._tick()` gives the tree's own time: later insertions take theirs from it."
     problem = "has a last_access ahead of the tree's clock"
     see.true(f"a node on the path of {call}", not ahead, problem, ticks)
     stamps = len({other.last_access for _, _, other in all_nodes(tree) if id(other) in on_path})

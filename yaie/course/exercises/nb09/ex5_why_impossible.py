@@ -38,7 +38,7 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     ),
     "a rate in GiB/s, by the host's clock, not synchronized": (
         replace(COPY, gb_s=3725.3, timer="host", synchronized=False), "units",
-        "Units come first.",
+        "The units are checked first.",
     ),
     "the host's clock, synchronized": (replace(COPY, timer="host"), None, "The GPU was done."),
     "events, no other waiting": (

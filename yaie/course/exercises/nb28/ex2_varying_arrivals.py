@@ -116,7 +116,7 @@ def observe_curve(
             atol=6 * math.sqrt(sum(errors)) / len(ratios),
         )  # fmt: skip
     repeated = sum(map(len, runs)) - len({time for times in runs for time in times})
-    any_time = "A request may come at any moment: draw the times, and place none on a grid."
+    any_time = "Requests come at any moment: draw the times, instead of placing them on a grid."
     see.true("the times of different calls", not repeated, "are the same", any_time)
     because = "What came before says nothing about what comes next."
     sums = [(sum(row[: PARTS // 2]), sum(row[PARTS // 2 :])) for row in counts]
@@ -130,7 +130,7 @@ def observe_curve(
 
 
 def out_of_order(times: list[float], seconds: float) -> tuple[str, str]:
-    """What is wrong with times that should ascend from 0 to `seconds`, in a word and in many."""
+    """What is wrong with times that should ascend from 0 to `seconds`: a word and a sentence."""
     for before, time in pairwise([-math.inf, *times]):
         if not 0 <= time < seconds:
             return "outside", f"returned {time:.4g}, expected times from 0 to {seconds:g}"

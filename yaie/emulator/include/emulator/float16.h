@@ -129,8 +129,8 @@ EMULATOR_INLINE To cast(Small<Format> x) {
     return cast<To>((float)x);
 }
 
-// In `x += half`, where x is another number, CUDA's types have a conversion to each of several
-// numbers, so the compiler refuses to choose. Here it has two operators, of which none is better.
+// CUDA's half converts to several types of numbers, so in `x += half`, where x is another number,
+// the compiler finds the call ambiguous. Here two operators fit equally well, to the same effect.
 #define EMULATOR_AMBIGUOUS(sign)                                                              \
     template <class A, class F, std::enable_if_t<std::is_arithmetic<A>::value, int> = 0>      \
     A& operator sign(A&, Small<F>);                                                           \
