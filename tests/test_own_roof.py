@@ -14,7 +14,7 @@ import torch
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
-from yaie.course.core import native
+from yaie.course.core import native, verdict
 from yaie.course.core.cuda import poisoned
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.limit import TimeUp, time_limit
@@ -303,8 +303,58 @@ def test_what_clang_says_of_a_variable_without_a_value_is_understood():
         "f.cpp:3:12: warning: variable 'k' is uninitialized when used here [-Wuninitialized]\n"
         "f.cpp:2:10: note: initialize the variable 'k' to silence this warning\n"
     )
-    told = native._unset(said, "int f(int n) {\n    int k;\n    return k + n;", Path("f.cpp"))
-    assert told.startswith("2 `k` may be used") and told.endswith("Write `int k = 0;`.")
+    source = "int f(int n) {\n    int k;\n    return k + n;"
+    [(line, told)] = native._unset(said, source, Path("f.cpp"))
+    assert line == 2 and told.startswith("`k` may be used") and told.endswith("`int k = 0;`.")
+
+
+@pytest.mark.parametrize(
+    "declaration, written",
+    [
+        ("float k;", "Write `float k = 0;`."),
+        ("Floats a = {}, k[4], b;", "Write `Floats k[4] = {};`."),
+        *((other, "Give it a value where it is declared.") for other in (
+            "const float *k;", "float *k;", "for (int64_t k; k < 4; ++k)", "long long k;",
+            "unsigned long k;", "float a = f(1), k;",
+        )),
+    ],
+)  # fmt: skip
+def test_only_a_declaration_that_is_understood_is_written_for_the_learner(declaration, written):
+    said = "f.cpp:1:9: note: 'k' was declared here\n"
+    [(_, told)] = native._unset(said, declaration, Path("f.cpp"))
+    assert told.endswith(written)
+
+
+def test_a_variable_that_only_seems_unset_hides_no_mistake(folders, warm_python):
+    """Its first value changes nothing, and g++ warns of it; the warning is not told."""
+    each = find("10.4")
+    text = (ROOT / "solutions" / each.file).read_text()
+    for old, new in (
+        ("float scores[PART];", "float scores[PART], largest;"),
+        (
+            "        if (scores[k - first] > state.maximum) state.maximum = scores[k - first];\n",
+            "        if (k == first || scores[k - first] > largest) largest = scores[k - first];\n"
+            "        state.maximum = largest;\n",
+        ),
+        ("expf(scores[k - first] - state.maximum)", "expf(scores[k - first])"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    with pytest.warns(UserWarning, match="`largest` may be used"):
+        native.build(text, learner_path(each), checked=True)
+    learner_path(each).write_text(text)
+    got = judge(each)
+    assert got.state == "fails" and got.mistake == "no_maximum" and "warns" not in got.message
+
+
+def test_a_warning_of_another_file_is_not_taken_for_the_learners(folders):
+    each = find("10.4")
+    text = (ROOT / "solutions" / each.file).read_text()
+    old = "expf(scores[k - first] - state.maximum)"
+    learner_path(each).write_text(text.replace(old, "expf(scores[k - first])"))
+    other = warnings.WarningMessage("an old driver", UserWarning, "driver.py", 1)
+    got = verdict._judge_here(each, learner_path(each), 60.0, earlier=[other])
+    assert got.mistake == "no_maximum"
 
 
 def test_a_compiler_that_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):

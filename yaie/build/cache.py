@@ -100,6 +100,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
     with suppress(OSError):  # a cache of another user, or a disk that cannot be written
         os.utime(target)  # in use
         os.utime(note)
+        os.utime(target.with_suffix(".warnings"))  # of compilers that had any
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
 
 

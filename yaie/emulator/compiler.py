@@ -123,7 +123,7 @@ _NO_HELP = re.compile(r"\(built-in\)$|built-in candidate|in instantiation of|<sc
 # Our types → the names that CUDA gives them.
 _FORMATS = {"HalfFormat": "half", "BrainFormat": "nv_bfloat16"}
 _OURS = re.compile(r"(?:emulator::)?(Small|Pair)<(?:emulator::)?(HalfFormat|BrainFormat)>")
-_TWICE = re.compile(r"'([^']*)' [{(]aka '\1'[)}]")
+_TWICE = re.compile(r"('[^']*'|\b(?:const )?\w+) [{(]aka \1[)}]")
 
 
 def _cuda_name(ours: re.Match[str]) -> str:
@@ -134,7 +134,7 @@ def _only_the_message(errors: str) -> str:
     """Without warnings, lines that speak of our own headers and temporary files, and marks under
     a launch that point at what it was replaced by. Types have CUDA's names."""
     kept, width, warns, inside = [], 0, False, False
-    said = _TWICE.sub(r"'\1'", _OURS.sub(_cuda_name, _ATTRIBUTE.sub("", errors)))
+    said = _TWICE.sub(r"\1", _OURS.sub(_cuda_name, _ATTRIBUTE.sub("", errors)))
     for line in said.splitlines():
         if head := _HEAD.match(line):
             is_note = head[1] == "note"

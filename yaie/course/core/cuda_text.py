@@ -55,7 +55,7 @@ def compile_errors(text: str, path: Path, exercise: Exercise) -> str | None:
         else:
             compile(text, path, checked=False)
     except (CompileError, SyntaxError) as error:
-        return first_error(str(error).replace(str(path), exercise.shown))
+        return first_error(str(error).replace(str(path), exercise.shown), "template" in text)
     return None
 
 
@@ -74,8 +74,9 @@ _VECTOR = re.compile(
 )
 
 
-def first_error(said: str) -> str:
-    """What a compiler says of the first error: many of those after it are its consequences."""
+def first_error(said: str, has_template: bool = False) -> str:
+    """What a compiler says of the first error: many of those after it are its consequences.
+    `has_template`: whether the source has templates, whose T may be a half."""
     said = _UNKNOWN.sub(r"\1 was not declared in this scope", said)
     lines = [line for line in said.splitlines() if not _NO_HELP.search(line)]
     errors = [number for number, line in enumerate(lines) if ": error: " in line]
@@ -83,21 +84,25 @@ def first_error(said: str) -> str:
         lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
     if _PYTHON_LOOP.search("\n".join(lines)):
         lines.append("This is C++: for (int i = 0; i < n; ++i)")
-    if told := _way_out(said):
+    if told := _way_out(said, has_template):
         lines.append(told)
     return "\n".join(lines)
 
 
-def _way_out(said: str) -> str:
+def _way_out(said: str, has_template: bool) -> str:
     """What to write where the first error is an operator that a type of CUDA does not have."""
     first = next((line for line in said.splitlines() if ": error: " in line), "")
     if not _NO_OPERATOR.search(first):
         return ""
     if half := _HALF.search(first):
+        name, short = half[1], half[1].replace("__nv_", "").strip("_")
+        read, write = f"__{short}2float(...)", f"__float2{short}(...)"
+        if has_template:
+            read, write = "to_float(...)", "from_float<T>(...)"
         return (
-            f"T is {half[1]} for one of the launchers, and C++ has no operator between {half[1]} "
-            "and other numbers. Compute in float: write to_float(...) around what you read, and "
-            "from_float<T>(...) around what you write."
+            f"{f'T is {name} for one of the launchers, and ' * has_template}C++ has no operator "
+            f"between {name} and other numbers. Compute in float: write {read} around what you "
+            f"read, and {write} around what you write."
         )
     if vector := _VECTOR.search(first):
         name, members = vector[1], list("xyzw"[: int(vector[1][-1])])

@@ -19,7 +19,8 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -45,7 +46,9 @@ WATCH = Path(__file__).with_name("watch.cpp")
 _ABANDONED: list[Any] = []  # memory of calls that never ended: their threads may still use it
 
 _CHECKED = ["-O1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-Wl,-Bsymbolic"]
-_POISON = "-ftrivial-auto-var-init=pattern"  # a variable that nothing initialized holds -1.7e38
+_PATTERN = "-ftrivial-auto-var-init=pattern"  # a variable that nothing initialized holds -1.7e38
+_ZERO = "-ftrivial-auto-var-init=zero"
+_fill = _PATTERN
 _WARN = ["-Wuninitialized", "-Wmaybe-uninitialized"]  # the second is g++'s alone
 _GNU = ["asan-instrumentation-with-call-threshold=0", "asan-stack=0", "asan-globals=0"]
 _CLANG = [f"-{option}" for option in _GNU]
@@ -62,7 +65,7 @@ def build(source: str, path: Path, checked: bool) -> Path:
         is_gnu = "clang" not in compiler_version()
         flag, values = ("--param", _GNU) if is_gnu else ("-mllvm", _CLANG)
         options += [*_CHECKED, *(word for value in values for word in (flag, value))]
-        options += [_POISON] if _accepts(_POISON) else []
+        options += [_fill] if _accepts(_fill) else []
         options += _WARN[: 1 + is_gnu]
     watch = WATCH.read_text(encoding="utf-8") if checked else ""
     target = cpu.target(
@@ -76,17 +79,32 @@ def build(source: str, path: Path, checked: bool) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(f'#line 1 "{path}"\n{source}', encoding="utf-8")
         said = run_compiler([*options, f"-I{CSRC}", str(unit), *more, "-o", str(built)])
-        if found := _unset(said, source, path) if checked else "":
-            note.write_text(found, encoding="utf-8")
+        if checked and _unset(said, source, path):
+            note.write_text(said, encoding="utf-8")
         return built
 
     note = target.with_suffix(".warnings")
     built = build_once(target, compile_in).path
     if checked and note.exists():
-        for row in note.read_text(encoding="utf-8").splitlines():
-            line, _, text = row.partition(" ")
-            warnings.warn_explicit(text, UserWarning, str(path), int(line))
+        for line, text in _unset(note.read_text(encoding="utf-8"), source, path):
+            warnings.warn_explicit(text, UserWarning, str(path), line)
     return built
+
+
+@contextmanager
+def zeroed() -> Iterator[None]:
+    """Variables that nothing initializes hold 0 in what is built and run in the block."""
+    global _fill
+    _fill = _ZERO
+    try:
+        yield
+    finally:
+        _fill = _PATTERN
+
+
+def tells_unset() -> bool:
+    """Whether the compiler takes the options by which `zeroed` changes anything."""
+    return _accepts(_PATTERN) and _accepts(_ZERO)
 
 
 # Where g++ and clang say that the variable of a warning is declared.
@@ -94,25 +112,32 @@ _DECLARED = re.compile(
     r"^(.+):(\d+):\d+: note: (?:'(\w+)[^'\n]*' was declared here|initialize the variable '(\w+)')",
     re.MULTILINE,
 )
-_NUMBER = re.compile(r"float|double|bool|char|short|int|long|unsigned|u?int\d+_t|size_t")
+_NUMBER = re.compile(r"float|double|bool|char|short|int|u?int\d+_t|size_t")
+# A type, other variables, the one and its sizes: only of such a line is it known what to write.
+_DECLARATION = (
+    r"\s*(?!(?:const|for|long|unsigned|signed|short|static)\b)([\w:]+) [^*&();]*?\b({}{})"
+)
+_SIZES = r"(?:\[[^\]]*\])*"
 
 
-def _unset(said: str, source: str, path: Path) -> str:
-    """The variables that may be used before they are set, with the lines that declare them."""
+def _unset(said: str, source: str, path: Path) -> list[tuple[int, str]]:
+    """What to tell of variables that may be used before they are set, each with the line that
+    declares it; `said` is what the compiler says."""
     found, lines = [], source.splitlines()
     for file, number, gnu, clang in _DECLARED.findall(said):
         if file != str(path):
             continue
         name, line = gnu or clang, lines[int(number) - 1]
         written = "Give it a value where it is declared."
-        if declared := re.match(rf"\s*([\w:<>]+)\s[^;]*?\b({name}(?:\[[^\]]*\])*)", line):
+        if declared := re.match(_DECLARATION.format(name, _SIZES), line):
             start = "0" if _NUMBER.fullmatch(declared[1]) and "[" not in declared[2] else "{}"
             written = f"Write `{declared[1]} {declared[2]} = {start};`."
-        found.append(
-            f"{number} `{name}` may be used before it is set: C++ does not set a local variable "
-            f"to 0, so its first value is arbitrary. {written}"
+        told = (
+            f"`{name}` may be used before it is set: C++ does not set a local variable to 0, so "
+            f"its first value is arbitrary. {written}"
         )
-    return "\n".join(dict.fromkeys(found))
+        found.append((int(number), told))
+    return list(dict.fromkeys(found))
 
 
 def _watch(text: str) -> Path:
@@ -165,13 +190,13 @@ def load(path_or_source: Path | str, name: str = "source.cpp") -> Functions:
     Raises CompileError with the compiler's messages, or if there is no compiler.
     """
     if isinstance(path_or_source, str) and "\n" in path_or_source:
-        return _loaded(path_or_source, Path(name), False)
+        return _loaded(path_or_source, Path(name), False, "")
     path = Path(path_or_source)
-    return _loaded(read_source(path), path, False)
+    return _loaded(read_source(path), path, False, "")
 
 
 @lru_cache(maxsize=64)
-def _loaded(source: str, path: Path, checked: bool) -> Functions:
+def _loaded(source: str, path: Path, checked: bool, fill: str) -> Functions:
     return Functions(source, path, checked)
 
 
@@ -258,7 +283,7 @@ def run(
     Returns:
         What was asked of each tensor, by the name of its parameter.
     """
-    functions = _loaded(read_source(path), path, True)
+    functions = _loaded(read_source(path), path, True, _fill)
     launcher = functions.launchers[name]
     check_arguments(launcher, arguments)
     functions.library.watch_calls.restype = ctypes.POINTER(_Watch)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from yaie.build.cache import content_hash
-from yaie.course.core import cuda, progress
+from yaie.course.core import cuda, native, progress
 from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
     Broken,
@@ -161,23 +161,41 @@ def _judge_here(
         cuda.warm_up()
     with warnings.catch_warnings(record=exercise.is_cuda) as said:
 
-        def attempt() -> None:
-            target = loaded()
-            # A variable that is never set is the cause, even if a known mistake fits the results.
-            is_unset = exercise.is_native and bool(earlier or said)
-            judging.check(exercise, target, diagnoses=not is_unset)
+        def own() -> list[warnings.WarningMessage]:
+            return [w for w in (*(earlier or ()), *(said or ())) if w.filename == str(path)]
 
+        def attempt() -> None:
+            nonlocal is_cause
+            target = loaded()
+            is_cause = not exercise.is_native or (bool(own()) and _is_unset(exercise, target))
+            judging.check(exercise, target, diagnoses=not (exercise.is_native and is_cause))
+
+        is_cause = True  # what the compiler warns of
         verdict = _tried(exercise, path, seconds, attempt)
-    if verdict.state != "fails":
+    if verdict.state != "fails" or not is_cause:
         return verdict
     linecache.checkcache(str(path))
     told = [
         f"{exercise.shown}, line {w.lineno}: the compiler warns: {w.message}\n"
         f"    {linecache.getline(w.filename, w.lineno).strip()}"
-        for w in (*(earlier or ()), *(said or ()))
-        if w.filename == str(path)
+        for w in own()
     ]
     return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
+
+
+def _is_unset(exercise: Exercise, target: Any) -> bool:
+    """Whether C++ fails otherwise, or not at all, if variables that it never sets begin as 0: then
+    they are the cause, even if a known mistake fits the results."""
+    failure = judging.first_failure(exercise, target)
+    if failure is None or not native.tells_unset():
+        return True
+    with native.zeroed():
+        other = judging.first_failure(exercise, target)
+    return (
+        other is None
+        or other.number != failure.number
+        or not other.fact.same(failure.fact, strict=True)
+    )
 
 
 def judge_loaded(exercise: Exercise, target: Any) -> Verdict:
