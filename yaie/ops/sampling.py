@@ -56,7 +56,7 @@ def check_row(
     check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
     if not known(values):
         return
-    fits = (values >= least) & (values <= most) & (values < below)
+    fits = (values >= least) & (values <= most if most < below else values < below)
     if not fits.all():  # nor does a NaN fit
         wanted = f"from {least} to {most}" if most < below else f"{least} or more, below {below}"
         raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")
