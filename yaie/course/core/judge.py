@@ -11,7 +11,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -75,8 +75,11 @@ class CheckFailed(AssertionError):
         self.failure = failure
 
 
-def check(exercise: Exercise, target: Any, diagnoses: bool = True) -> None:
-    """Observe `target` in every case; `diagnoses`: whether a known mistake may be the cause.
+def check(
+    exercise: Exercise, target: Any, may_be_known: Callable[[Any, Failure], bool] | None = None
+) -> None:
+    """Observe `target` in every case. `may_be_known`: whether a known mistake may be the cause of
+    its failure; without it, one always may.
 
     Raises:
         CheckFailed: with the first wrong case and, if it is a known one, the mistake.
@@ -86,7 +89,8 @@ def check(exercise: Exercise, target: Any, diagnoses: bool = True) -> None:
         return
     with suppress(TimeUp):  # what went wrong is known, though its name may come too late
         failure = shortest(exercise, target, failure)
-        failure.mistake = diagnose(exercise, target, failure) if diagnoses else None
+        if may_be_known is None or may_be_known(target, failure):
+            failure.mistake = diagnose(exercise, target, failure)
     raise CheckFailed(failure)
 
 

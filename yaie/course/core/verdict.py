@@ -164,14 +164,14 @@ def _judge_here(
         def own() -> list[warnings.WarningMessage]:
             return [w for w in (*(earlier or ()), *(said or ())) if w.filename == str(path)]
 
-        def attempt() -> None:
+        def may_be_known(target: Any, failure: judging.Failure) -> bool:
             nonlocal is_cause
-            target = loaded()
-            is_cause = not exercise.is_native or (bool(own()) and _is_unset(exercise, target))
-            judging.check(exercise, target, diagnoses=not (exercise.is_native and is_cause))
+            is_cause = bool(own()) and _is_unset(exercise, target, failure)
+            return not is_cause
 
         is_cause = True  # what the compiler warns of
-        verdict = _tried(exercise, path, seconds, attempt)
+        ask = may_be_known if exercise.is_native else None
+        verdict = _tried(exercise, path, seconds, lambda: judging.check(exercise, loaded(), ask))
     if verdict.state != "fails" or not is_cause:
         return verdict
     linecache.checkcache(str(path))
@@ -183,11 +183,10 @@ def _judge_here(
     return replace(verdict, message="\n".join([*dict.fromkeys(told), verdict.message]))
 
 
-def _is_unset(exercise: Exercise, target: Any) -> bool:
+def _is_unset(exercise: Exercise, target: Any, failure: judging.Failure) -> bool:
     """Whether C++ fails otherwise, or not at all, if variables that it never sets begin as 0: then
     they are the cause, even if a known mistake fits the results."""
-    failure = judging.first_failure(exercise, target)
-    if failure is None or not native.tells_unset():
+    if not native.tells_unset():
         return True
     with native.zeroed():
         other = judging.first_failure(exercise, target)
